@@ -1,70 +1,70 @@
-//! Blocks of addresses.
+//! CIDR blocks of IP addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A block of addresses, such as 10.0.0.0/16.
+/// A CIDR block, such as 10.0.0.0/16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr {
-    /// The first address; of IPv4 in the lower 32 bits.
+    /// First address; IPv4 uses the lower 32 bits.
     network: u128,
     prefix: u8,
     v4: bool,
 }
 
-/// A text that is no block of addresses.
+/// Error for a text that is not a CIDR block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no block of addresses such as 10.0.0.0/16")]
+#[error("{0:?} is not a CIDR block such as 10.0.0.0/16")]
 pub struct ParseCidrError(String);
 
 impl Cidr {
-    /// Whether its addresses are of IPv4.
+    /// True for IPv4.
     pub fn is_ipv4(&self) -> bool {
         self.v4
     }
 
-    /// How many bits all its addresses have in common.
+    /// Prefix length.
     pub fn prefix(&self) -> u8 {
         self.prefix
     }
 
-    /// Whether an address is in it.
+    /// True if the block contains the address.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let (bits, v4) = bits_of(address);
         v4 == self.v4 && masked(bits, self.host_bits()) == self.network
     }
 
-    /// Whether a service can have an address of it: not the first one, and of IPv4 not the last.
+    /// True if the block offers the address to services: not the first one, and for IPv4 not the last.
     pub(crate) fn offers(&self, address: IpAddr) -> bool {
         let (bits, v4) = bits_of(address);
         let last = self.network | low_bits(self.host_bits());
         self.contains(address) && bits != self.network && !(v4 && bits == last)
     }
 
-    /// Whether all of another block is in it.
+    /// True if the block contains all of another block.
     pub(crate) fn includes(&self, other: &Self) -> bool {
         self.prefix <= other.prefix && self.overlaps(other)
     }
 
-    /// Whether an address is in both.
+    /// True if the blocks share an address.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let common = self.host_bits().max(other.host_bits());
         self.v4 == other.v4 && masked(self.network, common) == masked(other.network, common)
     }
 
-    /// How many blocks of this prefix there are in it, if that is a number worth counting to.
+    /// Number of subblocks with this prefix length, saturating.
     pub(crate) fn blocks(&self, prefix: u8) -> u64 {
         1_u64.checked_shl(u32::from(prefix.saturating_sub(self.prefix))).unwrap_or(u64::MAX)
     }
 
-    /// One of the blocks of this prefix in it.
+    /// The subblock with this prefix length and index.
     pub(crate) fn block(&self, prefix: u8, index: u64) -> Self {
         let network = self.network | shifted(u128::from(index), self.bits() - u32::from(prefix));
         Self { network, prefix, v4: self.v4 }
     }
 
-    /// Which blocks of this prefix in it another block has addresses of; none if it has none.
+    /// Indexes of the subblocks with this prefix length that overlap another block; `None` if there are none.
     pub(crate) fn indexes_of(&self, prefix: u8, other: &Self) -> Option<std::ops::RangeInclusive<u64>> {
         if !self.overlaps(other) {
             return None;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_read_and_written() {
+    fn cidr_parses_and_formats() {
         for (text, shown) in [
             ("10.1.2.3/16", "10.1.0.0/16"),
             ("0.0.0.0/0", "0.0.0.0/0"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_in_blocks_or_not() {
+    fn cidr_contains_and_offers_addresses() {
         let offered = |block: &str, address: &str| cidr(block).offers(address.parse().unwrap());
         assert!(offered("10.0.0.0/30", "10.0.0.1") && offered("10.0.0.0/30", "10.0.0.2"));
         assert!(!offered("10.0.0.0/30", "10.0.0.0") && !offered("10.0.0.0/30", "10.0.0.3"));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_in_blocks_or_not() {
+    fn cidr_includes_and_overlaps_blocks() {
         let includes = |one: &str, other: &str| cidr(one).includes(&cidr(other));
         assert!(includes("10.0.0.0/8", "10.1.0.0/16") && includes("10.0.0.0/8", "10.0.0.0/8"));
         assert!(!includes("10.1.0.0/16", "10.0.0.0/8") && !includes("10.0.0.0/16", "10.1.0.0/16"));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_consist_of_blocks() {
+    fn cidr_subblocks_by_index() {
         let whole = cidr("10.0.0.0/16");
         assert_eq!((whole.blocks(24), whole.block(24, 3).to_string().as_str()), (256, "10.0.3.0/24"));
         assert_eq!(whole.indexes_of(24, &cidr("10.0.3.0/24")), Some(3..=3));

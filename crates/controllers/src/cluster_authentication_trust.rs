@@ -1,6 +1,6 @@
-//! The ConfigMap by which extension servers know the clients of this server. Several servers may serve one
-//! cluster, so each adds what it knows and takes away only what it trusted itself, or what has expired;
-//! upstream's `pkg/controlplane/controller/clusterauthenticationtrust`.
+//! Publishes the ConfigMap by which extension API servers authenticate this server's clients. Several servers may
+//! serve one cluster, so each adds its own entries and removes only entries that it published itself or that have
+//! expired. Kubernetes' `pkg/controlplane/controller/clusterauthenticationtrust`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +16,23 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use x509_parser::pem::Pem;
 
-use crate::{Registration, Settings, Trust, refusal};
+use crate::{Registration, Settings, Trust, api_error};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// The keys that hold certificates; all others hold lists of names in JSON.
+/// Keys that hold certificates; all others hold JSON lists of names.
 const AUTHORITIES: &[&str] = &["client-ca-file", "requestheader-client-ca-file"];
 
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "cluster-authentication-trust-controller", register };
 
-/// By what clients are known.
+/// The certificate authorities and names by which clients are authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTrust {
-    /// What the ConfigMap should hold.
+    /// Required contents of the ConfigMap.
     pub data: BTreeMap<String, String>,
-    /// Certificates in PEM that were trusted and are not any more.
+    /// Certificates in PEM that were trusted before and no longer are.
     pub withdrawn: Vec<String>,
 }
 
@@ -46,8 +46,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("cluster_authentication_trust_controller")
         .watches(&published, itself)
-        .follows(trust, move || {
-            // Also where it is missing in the cluster that everybody has.
+        .watches_value(trust, move || {
+            // Always including the default cluster, where the ConfigMap may be missing.
             let published = known.keys().into_iter().filter(|key| key.namespace() == NAMESPACE);
             published.chain([key(ClusterId::default())]).collect::<BTreeSet<_>>()
         });
@@ -62,7 +62,7 @@ fn itself(change: &Change<Published>) -> Option<ObjectKey> {
     (change.key.namespace() == NAMESPACE).then(|| change.key.clone())
 }
 
-/// As much of the ConfigMap as is compared.
+/// View of the ConfigMap.
 #[derive(Clone, Debug, Deserialize)]
 struct Published {
     metadata: Metadata,
@@ -76,7 +76,7 @@ impl View for Published {
     }
 }
 
-/// What the ConfigMap should hold, if it holds `current`.
+/// The contents that the ConfigMap should have, given its current contents.
 fn plan(current: &BTreeMap<String, String>, trust: &ClientTrust, now: Timestamp) -> BTreeMap<String, String> {
     let mut planned = trust.data.clone();
     for (key, wanted) in &mut planned {
@@ -90,7 +90,7 @@ fn plan(current: &BTreeMap<String, String>, trust: &ClientTrust, now: Timestamp)
     planned
 }
 
-/// All that are valid, those that were there first.
+/// All valid certificates, existing ones first.
 fn combined_certificates(present: &str, wanted: &str, withdrawn: &[String], now: Timestamp) -> String {
     let certificates = |text: &str| -> Vec<Pem> {
         let all = Pem::iter_from_buffer(text.as_bytes()).filter_map(Result::ok).collect::<Vec<_>>();
@@ -104,7 +104,7 @@ fn combined_certificates(present: &str, wanted: &str, withdrawn: &[String], now:
             all.push(pem);
         }
     }
-    // Nothing is gained by the same certificates in another order.
+    // The order of the same certificates does not matter.
     if required.iter().all(|pem| all.iter().any(|known| known.contents == pem.contents)) {
         return all.iter().map(text).collect();
     }
@@ -118,7 +118,7 @@ fn is_valid(pem: &Pem, now: Timestamp) -> bool {
     ends.is_ok_and(|ends| u64::try_from(ends).unwrap_or_default().saturating_mul(1000) > now.as_millis())
 }
 
-/// The certificate as everyone writes it.
+/// Encodes the certificate as usual in PEM.
 fn text(pem: &Pem) -> String {
     let encoded = k8s_openapi::ByteString(pem.contents.clone());
     let encoded = serde_json::to_value(&encoded).ok();
@@ -128,7 +128,7 @@ fn text(pem: &Pem) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-/// All of them, those that were there first. What is no list is replaced.
+/// All names, existing ones first. An invalid list is replaced.
 fn combined_names(present: &str, wanted: &str) -> String {
     let (Ok(mut all), Ok(required)) =
         (serde_json::from_str::<Vec<String>>(present), serde_json::from_str::<Vec<String>>(wanted))
@@ -160,8 +160,11 @@ impl Reconcile for Publisher {
             let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
             let config_map = ConfigMap { metadata, data: Some(trust.data), ..ConfigMap::default() };
             return match self.objects.create::<Written>(key, &config_map).await {
-                // If somebody else made it, its arrival brings the key back.
-                Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
+                // If another server created it, the informer's event enqueues the key again.
+                Err(error)
+                    if !api_error::already_exists(&error)
+                        && !api_error::namespace_is_gone_or_terminating(&error) =>
+                {
                     Err(error)
                 }
                 _ => Ok(Action::AwaitChange),
@@ -169,7 +172,7 @@ impl Reconcile for Publisher {
         };
         let now = self.clock.now();
         if plan(&known.data, &trust, now) != known.data {
-            // If it is gone meanwhile, that brings the key back.
+            // If it has been deleted, the informer's event enqueues the key again.
             let Some(mut current) = self.objects.get::<ConfigMap>(key).await? else {
                 return Ok(Action::AwaitChange);
             };
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_already_is_left_alone() {
+    fn existing_entries_are_left_alone() {
         let (one, two) = (certificate(2040), certificate(2040));
         let wanted = trust(&[&one, &two], &[]);
         assert_eq!(plan(&wanted.data, &wanted, NOW), wanted.data);
@@ -219,19 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn what_others_trust_stays_until_it_expires() {
+    fn certificates_of_other_servers_stay_until_expiry() {
         let (ours, theirs, expired) = (certificate(2040), certificate(2040), certificate(2020));
         assert_eq!(authorities(&[&theirs, &expired], &trust(&[&ours], &[])), [theirs, ours].concat());
     }
 
     #[test]
-    fn what_was_ours_goes() {
+    fn withdrawn_certificates_are_removed() {
         let (new, old) = (certificate(2040), certificate(2040));
         assert_eq!(authorities(&[&old, &new], &trust(&[&new], &[&old])), new);
     }
 
     #[test]
-    fn names_add_up_and_nonsense_is_replaced() {
+    fn names_are_merged_and_invalid_lists_replaced() {
         let wanted = r#"["a","b"]"#;
         assert_eq!(combined_names(r#"["b","c"]"#, wanted), r#"["b","c","a"]"#);
         assert_eq!(combined_names("nonsense", wanted), wanted);

@@ -1,4 +1,5 @@
-//! A ClusterRole that selects others by their labels has the rules of all of them, and no others.
+//! Aggregates ClusterRoles: a ClusterRole with an aggregation rule gets exactly the rules of all roles that it
+//! selects by label.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use serde_json::{Value, json};
 
 use crate::{Registration, Settings};
 
-/// Who owns the rules of such a role.
+/// Field manager of the aggregated rules.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
-/// Roles in one answer, so that no answer is large: a cluster begins with about seventy.
+/// Page size of lists, to keep responses small: a cluster starts with about seventy roles.
 const PAGE: u32 = 16;
 
-/// The index of the roles that are made of others, under one value.
+/// Index of the aggregated roles, under one value.
 const AGGREGATED: &str = "aggregated";
 
 pub(crate) const REGISTRATION: Registration = Registration { name: MANAGER, register };
@@ -34,24 +35,24 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, Aggregation { objects, roles: roles.clone() })
         .queue_name("ClusterRoleAggregator")
         .watches(&roles, move |change| {
-            concerned(change, &known.by_index(AGGREGATED, change.key.cluster(), ""))
+            to_enqueue(change, &known.by_index(AGGREGATED, change.key.cluster(), ""))
         });
     manager.add(controller);
 }
 
-/// As much of a ClusterRole as is needed to add up rules.
+/// View of a ClusterRole with the fields needed for aggregation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Whole")]
 struct Role {
     metadata: Metadata,
     labels: BTreeMap<String, String>,
-    /// Which roles it is made of; none if it has rules of its own.
+    /// Selectors of the aggregation rule; `None` if the role has rules of its own.
     selectors: Option<Vec<Selector>>,
-    /// As JSON, in one form for rules that are equal: trees would take many times the memory.
+    /// As JSON, normalized so that equal rules have equal text: trees would take many times the memory.
     rules: Vec<Box<str>>,
 }
 
-/// What the server sends.
+/// The wire format.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Whole {
@@ -60,7 +61,8 @@ struct Whole {
     rules: Option<Vec<PolicyRule>>,
 }
 
-/// Field by field: flattened, all that is not needed would be read into memory first, such as who owns what.
+/// Field by field: with `serde(flatten)` all unneeded fields, such as managedFields, would be buffered in memory
+/// first.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WholeMetadata {
@@ -72,7 +74,7 @@ struct WholeMetadata {
 impl From<Whole> for Role {
     fn from(whole: Whole) -> Self {
         let selectors = whole.aggregation_rule.map(|rule| {
-            // The server has refused what is no selector.
+            // Validation rejects invalid selectors.
             let selectors = rule.cluster_role_selectors.unwrap_or_default().into_iter();
             selectors.filter_map(|selector| selector.try_into().ok()).collect()
         });
@@ -95,7 +97,7 @@ impl Role {
     }
 }
 
-/// A rule as JSON. An empty list is the same as none.
+/// A rule as JSON. An empty list equals a missing one.
 fn text(rule: PolicyRule) -> Box<str> {
     let filled = |list: Option<Vec<String>>| list.filter(|list| !list.is_empty());
     let rule = PolicyRule {
@@ -108,9 +110,8 @@ fn text(rule: PolicyRule) -> Box<str> {
     serde_json::to_string(&rule).unwrap_or_default().into()
 }
 
-/// The roles to look at after a change: the role itself, if it is made of others, and those that select
-/// it or did.
-fn concerned(change: &Change<Role>, aggregated: &[Arc<Role>]) -> Vec<ObjectKey> {
+/// Roles to reconcile after a change: the role itself, if it is aggregated, and those that select it or did.
+fn to_enqueue(change: &Change<Role>, aggregated: &[Arc<Role>]) -> Vec<ObjectKey> {
     let states: Vec<&Role> = [&change.old, &change.new].into_iter().flatten().map(|role| &**role).collect();
     let is_concerned = |role: &Role| {
         let itself = &*role.metadata.name == change.key.name();
@@ -123,7 +124,7 @@ fn concerned(change: &Change<Role>, aggregated: &[Arc<Role>]) -> Vec<ObjectKey> 
         .collect()
 }
 
-/// The rules that a role should have; none if it has them, or is not made of others.
+/// The rules that a role should have; `None` if it has them, or is not aggregated.
 fn plan(role: &Role, all: &[Arc<Role>]) -> Option<Vec<Box<str>>> {
     let mut others: Vec<_> = all.iter().filter(|other| other.metadata.name != role.metadata.name).collect();
     others.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
@@ -139,12 +140,12 @@ fn plan(role: &Role, all: &[Arc<Role>]) -> Option<Vec<Box<str>>> {
     (rules != role.rules).then_some(rules)
 }
 
-/// What is applied so that a role has these rules.
+/// The apply configuration that gives a role these rules.
 fn configuration(role: &Role, uid: &str, rules: &[Box<str>]) -> Value {
     let mut configuration = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        // The identity keeps a role that is gone from being made again.
+        // The uid prevents recreating a deleted role.
         "metadata": {"name": role.metadata.name, "uid": uid},
     });
     if !rules.is_empty() {
@@ -166,12 +167,12 @@ impl Reconcile for Aggregation {
         let Some(role) = self.roles.store().get(key) else { return Ok(Action::AwaitChange) };
         let all = self.roles.store().in_cluster(key.cluster());
         let Some(rules) = plan(&role, &all) else { return Ok(Action::AwaitChange) };
-        // What every cluster begins with is told once for all of them, and has another identity in each.
+        // Events for bootstrap objects are shared by all clusters, but the objects have a uid per cluster.
         let Some(now) = self.objects.get::<Written>(key).await? else { return Ok(Action::AwaitChange) };
         let configuration = Patch::Apply(configuration(&role, &now.metadata.uid, &rules));
         let params = PatchParams::apply(MANAGER).force();
         match self.objects.patch::<Written>(key, &params, &configuration).await {
-            // It is gone or another one now, which brings the key back.
+            // It has been deleted or replaced, which enqueues the key again.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Action::AwaitChange),
             answer => answer.map(|_| Action::AwaitChange),
         }
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_added_up_in_the_order_of_selectors_and_names() {
+    fn rules_are_aggregated_in_order_of_selectors_and_names() {
         let selectors = json!([
             {"matchLabels": {"b": "true"}},
             {"matchExpressions": [{"key": "a", "operator": "In", "values": ["true"]}]},
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_left_alone() {
+    fn matching_rules_are_left_alone() {
         let selectors = json!([{"matchLabels": {"a": "true"}}]);
         let written = json!({
             "resources": ["pods"], "apiGroups": [""], "verbs": ["get"], "resourceNames": [], "nonResourceURLs": null,
@@ -245,19 +246,19 @@ mod tests {
     }
 
     #[test]
-    fn a_role_whose_parts_are_gone_has_no_rules() {
+    fn role_without_selected_roles_has_no_rules() {
         let whole = whole(json!([{"matchLabels": {"a": "true"}}]), json!([rule("pods")]));
         let rules = plan(&whole, &[part("x", "b", &["pods"])]).unwrap();
         assert!(rules.is_empty());
         assert_eq!(
             configuration(&whole, "u", &rules).get("rules"),
             None,
-            "as upstream leaves them to others"
+            "as in Kubernetes, which does not apply the field"
         );
     }
 
     #[test]
-    fn a_change_concerns_those_that_select_it() {
+    fn change_enqueues_roles_that_select_the_changed_role() {
         let all = [
             role("by-a", json!({}), json!([{"matchLabels": {"a": "true"}}]), json!([])),
             role("by-b", json!({}), json!([{"matchLabels": {"b": "true"}}]), json!([])),
@@ -267,7 +268,7 @@ mod tests {
             let name = &new.or(old).unwrap().metadata.name;
             let key = ObjectKey::cluster_wide(ClusterId::new("c"), &**name);
             let change = Change { key, old: old.cloned(), new: new.cloned() };
-            let keys = concerned(&change, &all);
+            let keys = to_enqueue(&change, &all);
             keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>()
         };
         let (before, after) = (part("p", "a", &[]), part("p", "b", &[]));

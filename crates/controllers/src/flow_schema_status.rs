@@ -1,4 +1,4 @@
-//! Reports in the status of every FlowSchema whether its priority level exists (condition `Dangling`).
+//! Sets the `Dangling` condition of every FlowSchema, which reports whether its priority level is missing.
 //!
 //! Conditions and field manager are those of kube-apiserver (`pkg/util/flowcontrol/apf_controller.go` of
 //! k8s.io/apiserver). Requests do not depend on it: the API server reads the objects itself.
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use crate::view::{Condition, condition, rfc3339};
 use crate::{Registration, Settings};
 
-/// Owner of the condition in managedFields.
+/// Field manager of the condition.
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 
 const DANGLING: &str = "Dangling";
 
-/// Schemas by the name of their priority level.
+/// Index of schemas by the name of their priority level.
 const BY_LEVEL: &str = "level";
 
 pub(crate) const REGISTRATION: Registration =
@@ -52,7 +52,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     manager.add(controller);
 }
 
-/// The fields of a FlowSchema that the condition depends on.
+/// Fields of a FlowSchema that the condition depends on.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Whole")]
 struct Schema {
@@ -104,7 +104,7 @@ impl View for Schema {
     }
 }
 
-/// The condition that a schema should have, without its time; none if it has it.
+/// The condition that a schema should have, without its time; `None` if it has it.
 fn plan(schema: &Schema, level_exists: bool) -> Option<Value> {
     let level = &schema.level;
     let reference =
@@ -146,7 +146,7 @@ impl Reconcile for Dangling {
         let params = PatchParams::apply(MANAGER).force();
         match self.objects.patch_subresource::<Written>(key, "status", &params, &Patch::Apply(applied)).await
         {
-            // It was deleted meanwhile.
+            // The schema has been deleted.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Action::AwaitChange),
             answer => answer.map(|_| Action::AwaitChange),
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn condition_says_whether_the_level_exists() {
+    fn condition_reports_whether_the_level_exists() {
         let found =
             "This FlowSchema references the PriorityLevelConfiguration object named \"l\" and it exists";
         let missing = "This FlowSchema references the PriorityLevelConfiguration object named \"l\" but there is no such object";

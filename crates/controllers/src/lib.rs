@@ -1,10 +1,10 @@
-//! The controllers of a cluster, one module each: a pure `plan` that says what is to be done, and as
-//! little as possible around it that does it.
+//! The controllers of a cluster, one module each: a pure `plan` function, and as few effects around it as possible.
 //!
-//! They act through the API like anyone else, so they run as well against another server. To add one,
-//! write its module and a line in [`CONTROLLERS`].
+//! They use the API only, so they also run against another server. To add one, write its module and add a line to
+//! [`CONTROLLERS`].
 
 mod active_namespaces;
+mod api_error;
 mod apiservice_availability;
 pub mod bootstrap_token;
 mod certificates;
@@ -23,15 +23,14 @@ mod flow_schema_status;
 mod garbage_collector;
 mod history;
 mod horizontal_pod_autoscaler;
-mod inventory;
 mod job;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
+mod ownership_graph;
 mod persistentvolume;
 mod pod_control;
 mod podgc;
-mod refusal;
 mod replicaset;
 mod resourcequota;
 mod root_ca;
@@ -61,26 +60,25 @@ pub use node_ipam::{NodeCidrError, NodeCidrs};
 pub use node_lifecycle::NodeMonitor;
 pub use serviceaccount_token::{TokenSubject, TokenWriter};
 
-/// What controllers need to know beyond what the API tells.
+/// Settings of the controllers that the API does not provide.
 #[derive(Clone)]
 pub struct Settings {
-    /// What times in conditions are read from.
+    /// Clock for timestamps in conditions.
     pub clock: Clock,
-    /// What is trusted, which changes when an authority is replaced. None if the server has no
-    /// certificates, and then none are published.
+    /// Trusted certificates, which change when a certificate authority is replaced. None are published without it.
     pub trust: Option<watch::Receiver<Trust>>,
-    /// What signs certificates that clients ask for. None if nothing does.
+    /// Signer of certificate signing requests. They are not signed without it.
     pub signer: Option<Arc<dyn CertificateSigner>>,
-    /// Who writes tokens of service accounts into secrets. None if nobody can.
+    /// Issues tokens for secrets of service accounts. They get none without it.
     pub token_writer: Option<TokenWriter>,
-    /// How nodes are watched over.
+    /// Settings of the node lifecycle controller.
     pub node_monitor: NodeMonitor,
-    /// From where nodes get the addresses of their pods. None if not from here.
+    /// CIDR ranges for pods. Nodes get no blocks without it.
     pub node_cidrs: Option<NodeCidrs>,
 }
 
 impl Settings {
-    /// Nothing but a clock: no certificates, no tokens, no addresses for nodes.
+    /// Settings with only a clock: no certificates, no tokens, no CIDR blocks for nodes.
     pub fn new(clock: Clock) -> Self {
         let node_monitor = NodeMonitor::default();
         Self { clock, trust: None, signer: None, token_writer: None, node_monitor, node_cidrs: None }
@@ -93,25 +91,25 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Whom clients and servers of the cluster trust.
+/// Trusted certificates of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// The certificates by which pods recognize the API server, in PEM.
+    /// Certificate authorities of the API server, in PEM.
     pub root_ca: String,
-    /// By what clients are known.
+    /// Authorities and names that authenticate clients.
     pub clients: ClientTrust,
 }
 
-/// A controller that can be run.
+/// A controller that can be registered.
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
-    /// Its name in upstream's controller manager.
+    /// Its name in kube-controller-manager.
     pub name: &'static str,
     register: fn(&mut Manager, &Settings),
 }
 
-/// Those that upstream's API server runs itself: it is not whole without them.
-pub const OF_THE_API_SERVER: &[Registration] = &[
+/// Controllers that Kubernetes runs within kube-apiserver, which is incomplete without them.
+pub const API_SERVER_CONTROLLERS: &[Registration] = &[
     apiservice_availability::REGISTRATION,
     cluster_authentication_trust::REGISTRATION,
     customresourcedefinition::finalizer::REGISTRATION,
@@ -121,7 +119,7 @@ pub const OF_THE_API_SERVER: &[Registration] = &[
     service_cidr::repair::REGISTRATION,
 ];
 
-/// All others, which upstream has in its controller manager.
+/// All other controllers, which Kubernetes runs in kube-controller-manager.
 pub const CONTROLLERS: &[Registration] = &[
     bootstrap_token::cleaner::REGISTRATION,
     certificates::approver::REGISTRATION,
@@ -161,10 +159,10 @@ pub const CONTROLLERS: &[Registration] = &[
     volume_protection::vac::REGISTRATION,
 ];
 
-/// Hands every controller to the manager.
+/// Registers all controllers with the manager.
 pub fn register(manager: &mut Manager, settings: &Settings) {
     register_api_server(manager, settings);
-    let help = "Which controllers run where.";
+    let help = "Controllers running in this process.";
     let running = manager.metrics().gauges("running_managed_controllers", help, ["name", "manager"]);
     for controller in CONTROLLERS {
         (controller.register)(manager, settings);
@@ -172,9 +170,9 @@ pub fn register(manager: &mut Manager, settings: &Settings) {
     }
 }
 
-/// Hands only those to the manager without which an API server is not whole.
+/// Registers only the controllers that are part of kube-apiserver.
 pub fn register_api_server(manager: &mut Manager, settings: &Settings) {
-    for controller in OF_THE_API_SERVER {
+    for controller in API_SERVER_CONTROLLERS {
         (controller.register)(manager, settings);
     }
 }
@@ -184,8 +182,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_upstreams() {
-        let all = || OF_THE_API_SERVER.iter().chain(CONTROLLERS);
+    fn names_are_unique_and_equal_kubernetes_names() {
+        let all = || API_SERVER_CONTROLLERS.iter().chain(CONTROLLERS);
         let mut names: Vec<_> = all().map(|controller| controller.name).collect();
         names.sort_unstable();
         names.dedup();

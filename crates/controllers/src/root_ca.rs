@@ -1,5 +1,5 @@
-//! Every namespace has a ConfigMap with the certificates by which pods recognize the API server. What
-//! others change in it is changed back.
+//! Publishes a ConfigMap in every namespace with the certificate authorities of the API server. Changes by others are
+//! reverted.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -17,13 +17,13 @@ use kube::api::ObjectMeta;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::{Registration, Settings, Trust, active_namespaces, refusal};
+use crate::{Registration, Settings, Trust, active_namespaces, api_error};
 
-/// The name of the ConfigMap, and its only key; pods mount them by these names.
+/// Name and only key of the ConfigMap; pods mount them by these names.
 const NAME: &str = "kube-root-ca.crt";
 const KEY: &str = "ca.crt";
 
-/// What tells people what it is for, word for word as they find it elsewhere (`Description` in
+/// Annotation that describes the ConfigMap, with Kubernetes' text (`Description` in
 /// `pkg/controller/certificates/rootcacertpublisher`).
 const DESCRIPTION_ANNOTATION: &str = "kubernetes.io/description";
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
@@ -39,7 +39,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let published =
         manager.informer(Selection::of::<ConfigMap>().with_fields(&format!("metadata.name={NAME}")));
     let (objects, trust) = (Objects::of::<ConfigMap>(manager.client()), trust.clone());
-    let (of_namespaces, followed) = (namespaces.clone(), trust.clone());
+    let (of_namespaces, trust_changes) = (namespaces.clone(), trust.clone());
     let reconcile = RootCa {
         objects,
         trust,
@@ -51,13 +51,13 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("root_ca_cert_publisher")
         .watches(&namespaces, active_namespaces::itself)
-        .watches(&published, active_namespaces::around)
-        .follows(&followed, move || of_namespaces.store().keys());
+        .watches(&published, active_namespaces::namespace_of)
+        .watches_value(&trust_changes, move || of_namespaces.store().keys());
     manager.add(controller);
 }
 
-/// As much of the ConfigMap as is needed to see that it is right: the certificates are the same in every
-/// namespace, and thousands of copies of them would be memory for nothing.
+/// View of the ConfigMap with a fingerprint of its contents: the certificates are the same in every namespace, and
+/// caching thousands of copies would waste memory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Whole")]
 struct Published {
@@ -66,7 +66,7 @@ struct Published {
     described: bool,
 }
 
-/// What the server sends.
+/// The wire format.
 #[derive(Deserialize)]
 struct Whole {
     metadata: WholeMetadata,
@@ -95,7 +95,7 @@ impl View for Published {
     }
 }
 
-/// Whoever finds two contents with the same one keeps a wrong file in a namespace of their own.
+/// A hash without protection against collisions: an attacker could only keep wrong contents in their own namespace.
 fn fingerprint(data: &BTreeMap<String, String>) -> u64 {
     let mut hasher = DefaultHasher::new();
     data.hash(&mut hasher);
@@ -106,7 +106,7 @@ fn is_described(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(DESCRIPTION_ANNOTATION).is_some_and(|text| !text.is_empty())
 }
 
-/// What one namespace lacks.
+/// Next step for a namespace.
 #[derive(Debug, PartialEq)]
 enum Plan {
     Nothing,
@@ -114,17 +114,17 @@ enum Plan {
     Repair,
 }
 
-/// What is to be done, if these are the certificates to publish.
+/// Decides on the next step, given the certificates to publish.
 fn plan(active: bool, published: Option<&Published>, data: &BTreeMap<String, String>) -> Plan {
     match published {
         None if active => Plan::Create,
-        // Also while the namespace goes, as upstream does: pods that still run read it.
+        // Also in terminating namespaces, as in Kubernetes: pods that still run read it.
         Some(published) if !published.described || published.fingerprint != fingerprint(data) => Plan::Repair,
         _ => Plan::Nothing,
     }
 }
 
-/// The ConfigMap as it should be, around whatever else `current` has.
+/// The ConfigMap with the required contents, and everything else from `current`.
 fn corrected(mut current: ConfigMap, data: &BTreeMap<String, String>) -> ConfigMap {
     current.data = Some(data.clone());
     let annotations = current.metadata.annotations.get_or_insert_default();
@@ -141,7 +141,7 @@ struct RootCa {
     syncs: Syncs,
 }
 
-/// What the ConfigMap holds.
+/// Contents of the ConfigMap.
 type Data = BTreeMap<String, String>;
 
 impl RootCa {
@@ -149,24 +149,28 @@ impl RootCa {
         let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
         let config_map = corrected(ConfigMap { metadata, ..ConfigMap::default() }, data);
         match self.objects.create::<Written>(key, &config_map).await {
-            // If somebody else made it, its arrival brings the key back.
-            Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
+            // If another server created it, the informer's event enqueues the key again.
+            Err(error)
+                if !api_error::already_exists(&error)
+                    && !api_error::namespace_is_gone_or_terminating(&error) =>
+            {
                 Err(error)
             }
             _ => Ok(()),
         }
     }
 
-    /// Reads the whole object first, which is not kept; its version guards against anyone in between.
+    /// Reads the whole object first, which is not cached; its resource version prevents overwriting concurrent
+    /// changes.
     async fn repair(&self, key: &ObjectKey, data: &Data) -> Result<(), kube::Error> {
-        // If it is gone meanwhile, that brings the key back.
+        // If it has been deleted, the informer's event enqueues the key again.
         let Some(current) = self.objects.get(key).await? else { return Ok(()) };
         self.objects.replace::<Written>(key, &corrected(current, data)).await?;
         Ok(())
     }
 }
 
-/// Looks at namespaces, by the code with which they ended, under upstream's names.
+/// Metrics of syncs by HTTP status code, under Kubernetes' names.
 struct Syncs {
     total: Counters<1>,
     took: Histograms<1>,
@@ -174,9 +178,9 @@ struct Syncs {
 
 impl Syncs {
     fn new(metrics: &Metrics) -> Self {
-        let (help, buckets) = ("How long looks at namespaces took.", Buckets::exponential(0.001, 2.0, 15));
+        let (help, buckets) = ("Duration of namespace syncs.", Buckets::exponential(0.001, 2.0, 15));
         Self {
-            total: metrics.counters("root_ca_cert_publisher_sync_total", "Looks at namespaces.", ["code"]),
+            total: metrics.counters("root_ca_cert_publisher_sync_total", "Namespace syncs.", ["code"]),
             took: metrics.histograms("root_ca_cert_publisher_sync_duration_seconds", help, buckets, ["code"]),
         }
     }
@@ -233,19 +237,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_made_where_something_may_be_made() {
+    fn missing_config_map_is_created_in_active_namespaces() {
         assert_eq!(plan(true, None, &data()), Plan::Create);
         assert_eq!(plan(false, None, &data()), Plan::Nothing);
     }
 
     #[test]
-    fn what_was_made_is_left_alone() {
+    fn correct_config_map_is_left_alone() {
         let published = view(&corrected(ConfigMap::default(), &data()));
         assert_eq!(plan(true, Some(&published), &data()), Plan::Nothing);
     }
 
     #[test]
-    fn whatever_others_changed_is_repaired() {
+    fn foreign_changes_are_reverted() {
         let right = || corrected(ConfigMap::default(), &data());
         let wrong: [fn(&mut ConfigMap); 5] = [
             |map| map.data = None,
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_of_ones_own_is_no_reason_to_write() {
+    fn changed_description_is_left_alone() {
         let mut map = corrected(ConfigMap::default(), &data());
         let annotations = map.metadata.annotations.as_mut().unwrap();
         annotations.insert(DESCRIPTION_ANNOTATION.to_owned(), "mine".to_owned());
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_keeps_what_else_there_is() {
+    fn repair_keeps_other_fields() {
         let map: ConfigMap = serde_json::from_value(json!({
             "metadata": {"name": NAME, "labels": {"a": "b"}, "resourceVersion": "7"}, "data": {"x": "y"}
         }))
@@ -291,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_view_knows_which_object_it_is_of() {
+    fn view_holds_the_metadata() {
         let published: Published = serde_json::from_value(json!({
             "metadata": {"name": NAME, "namespace": "a", "resourceVersion": "7", "creationTimestamp": null}
         }))

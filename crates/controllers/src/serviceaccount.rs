@@ -1,4 +1,4 @@
-//! Every namespace has a service account `default`, for pods that name none.
+//! Creates the service account `default` in every namespace, for pods that name none.
 
 use coracle_runtime::informer::MetadataOnly;
 use coracle_runtime::{
@@ -7,9 +7,9 @@ use coracle_runtime::{
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::ObjectMeta;
 
-use crate::{Registration, Settings, active_namespaces, refusal};
+use crate::{Registration, Settings, active_namespaces, api_error};
 
-/// The account.
+/// Name of the service account.
 const DEFAULT: &str = "default";
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "serviceaccount-controller", register };
@@ -23,11 +23,11 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("serviceaccount")
         .watches(&namespaces, active_namespaces::itself)
-        .watches(&accounts, active_namespaces::around);
+        .watches(&accounts, active_namespaces::namespace_of);
     manager.add(controller);
 }
 
-/// What one namespace lacks.
+/// Next step for a namespace.
 #[derive(Debug, PartialEq)]
 enum Plan {
     Nothing,
@@ -57,7 +57,10 @@ impl Reconcile for ServiceAccounts {
         if let Plan::Create(account) = plan(active_namespaces::is_active(&self.namespaces, namespace), exists)
         {
             match self.objects.create::<Written>(&key, &account).await {
-                Err(error) if !refusal::exists_already(&error) && !refusal::namespace_is_going(&error) => {
+                Err(error)
+                    if !api_error::already_exists(&error)
+                        && !api_error::namespace_is_gone_or_terminating(&error) =>
+                {
                     return Err(error);
                 }
                 _ => {}
@@ -72,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_missing_in_an_active_namespace_is_made() {
+    fn missing_account_is_created_in_active_namespaces() {
         assert_eq!(plan(true, true), Plan::Nothing);
         assert_eq!(plan(false, false), Plan::Nothing);
         assert_eq!(plan(false, true), Plan::Nothing);

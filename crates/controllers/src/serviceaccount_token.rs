@@ -1,6 +1,5 @@
-//! Secrets of the type `kubernetes.io/service-account-token` hold a token of the account that they name, and
-//! go with that account. Such tokens end at no time; pods have not been given them for long, but people still
-//! make them by hand.
+//! Fills secrets of the type `kubernetes.io/service-account-token` with a token of their service account, and deletes
+//! them with it. Such tokens never expire; pods no longer use them, but users still create them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,46 +17,46 @@ use kube::api::{DeleteParams, Preconditions};
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::{Registration, Settings, Trust, refusal};
+use crate::{Registration, Settings, Trust, api_error};
 
-/// The annotations by which a secret says whose it is.
+/// Annotations with the service account of a secret.
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// What such a secret holds.
+/// Keys of the secret's data.
 const TOKEN: &str = "token";
 const CA: &str = "ca.crt";
 const NAMESPACE: &str = "namespace";
 
-/// Secrets by the accounts they name.
+/// Index of secrets by their service account.
 const BY_ACCOUNT: &str = "account";
 
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "serviceaccount-token-controller", register };
 
-/// Whose token is to lie where.
+/// The service account and the secret of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenSubject<'a> {
-    /// The cluster of the account and of the secret.
+    /// Cluster of the account and of the secret.
     pub cluster: &'a ClusterId,
-    /// The namespace of the account and of the secret.
+    /// Namespace of the account and of the secret.
     pub namespace: &'a str,
-    /// The account.
+    /// Name of the service account.
     pub account: &'a str,
-    /// Which account of that name.
+    /// Uid of the service account.
     pub account_uid: &'a str,
-    /// The secret.
+    /// Name of the secret.
     pub secret: &'a str,
 }
 
-/// Writes tokens of service accounts.
+/// Issues tokens of service accounts.
 #[derive(Clone)]
 pub struct TokenWriter(Arc<WriteToken>);
 
 type WriteToken = dyn Fn(&TokenSubject<'_>) -> Option<String> + Send + Sync;
 
 impl TokenWriter {
-    /// One that writes so; none if it cannot.
+    /// Creates a writer from a function that returns the token, or `None` if it cannot issue one.
     pub fn new(write: impl Fn(&TokenSubject<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(write))
     }
@@ -88,15 +87,15 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let mut controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("serviceaccount_tokens_service")
         .watches(&secrets, |change| [change.key.clone()])
-        .watches(&of_accounts, move |change| around(change, &owned));
+        .watches(&of_accounts, move |change| secrets_of_account(change, &owned));
     if let Some(trust) = &settings.trust {
-        controller = controller.follows(trust, move || secrets.store().keys());
+        controller = controller.watches_value(trust, move || secrets.store().keys());
     }
     manager.add(controller);
 }
 
-/// The secrets that name an account.
-fn around(change: &Change<MetadataOnly>, secrets: &Informer<TokenSecret>) -> Vec<ObjectKey> {
+/// Secrets that name a service account.
+fn secrets_of_account(change: &Change<MetadataOnly>, secrets: &Informer<TokenSecret>) -> Vec<ObjectKey> {
     let key = format!("{}/{}", change.key.namespace(), change.key.name());
     let named = secrets.store().by_index(BY_ACCOUNT, change.key.cluster(), &key);
     let cluster = || change.key.cluster().clone();
@@ -108,7 +107,7 @@ fn around(change: &Change<MetadataOnly>, secrets: &Informer<TokenSecret>) -> Vec
         .collect()
 }
 
-/// What is known of a secret: everything but what is secret.
+/// View of a secret without its secret contents.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Whole")]
 struct TokenSecret {
@@ -126,7 +125,7 @@ struct SecretMetadata {
     annotations: BTreeMap<String, String>,
 }
 
-/// What the server sends.
+/// The wire format.
 #[derive(Deserialize)]
 struct Whole {
     metadata: SecretMetadata,
@@ -157,24 +156,24 @@ impl TokenSecret {
         format!("{}/{}", self.metadata.base.namespace, self.annotation(ACCOUNT_NAME))
     }
 
-    /// Whether this is the account that the secret names.
+    /// True if this is the service account that the secret names.
     fn is_of(&self, account_uid: &str) -> bool {
         let claimed = self.annotation(ACCOUNT_UID);
         claimed.is_empty() || claimed == account_uid
     }
 }
 
-/// What is to be done with a secret.
+/// Next step for a secret.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     Nothing,
-    /// It lacks something.
+    /// Add what is missing.
     Fill,
-    /// Its account has gone.
+    /// Delete it: its service account is gone.
     Delete,
 }
 
-/// What is to be done, if this is the account of the name that the secret says.
+/// Decides on the next step, given the uid of the service account of that name.
 fn plan(secret: &TokenSecret, account_uid: Option<&str>, root_ca: Option<&str>) -> Plan {
     if secret.annotation(ACCOUNT_NAME).is_empty() || secret.metadata.base.deletion_timestamp.is_some() {
         return Plan::Nothing;
@@ -196,12 +195,12 @@ struct AccountTokens {
 }
 
 impl AccountTokens {
-    /// The certificates by which pods recognize the server now.
+    /// The current certificate authorities of the API server.
     fn root_ca(&self) -> Option<String> {
         self.trust.as_ref().map(|trust| trust.borrow().root_ca.clone())
     }
 
-    /// Fills in what is missing of the version that was looked at; another brings the key back.
+    /// Fills the version of the secret that was planned for; a change enqueues the key again.
     async fn fill(&self, key: &ObjectKey, view: &TokenSecret, uid: &str) -> Result<(), kube::Error> {
         let Some(mut secret) = self.secret_objects.get::<Secret>(key).await? else { return Ok(()) };
         if secret.resource_version().as_deref() != Some(&*view.metadata.base.resource_version) {
@@ -211,13 +210,13 @@ impl AccountTokens {
             return Ok(());
         }
         match self.secret_objects.replace::<Written>(key, &secret).await {
-            // Somebody else was first, which brings the key back.
+            // Someone else changed it, which enqueues the key again.
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(()),
             outcome => outcome.map(drop),
         }
     }
 
-    /// Whether it could be completed.
+    /// True if the secret is complete.
     fn complete(&self, cluster: &ClusterId, secret: &mut Secret, view: &TokenSecret, uid: &str) -> bool {
         let (name, namespace) = (secret.name_any(), secret.namespace().unwrap_or_default());
         let account = view.annotation(ACCOUNT_NAME).to_owned();
@@ -238,8 +237,8 @@ impl AccountTokens {
         true
     }
 
-    /// Deletes a secret whose account has gone, which the server is asked before: what was seen last may be
-    /// old.
+    /// Deletes a secret whose service account is gone, after checking that on the server, because the cache may be
+    /// stale.
     async fn delete(&self, key: &ObjectKey, view: &TokenSecret) -> Result<(), kube::Error> {
         let name = view.annotation(ACCOUNT_NAME);
         let account = ObjectKey::namespaced(key.cluster().clone(), key.namespace(), name);
@@ -265,8 +264,7 @@ impl Reconcile for AccountTokens {
         let name = secret.annotation(ACCOUNT_NAME);
         let account = ObjectKey::namespaced(key.cluster().clone(), key.namespace(), name);
         let account = match self.accounts.store().get(&account) {
-            // The accounts that every cluster begins with are told once for all of them, and have another
-            // identity in each.
+            // Events for bootstrap accounts are shared by all clusters, but the objects have a uid per cluster.
             Some(_) => self.account_objects.get::<Written>(&account).await?,
             None => None,
         };
@@ -277,7 +275,7 @@ impl Reconcile for AccountTokens {
             Plan::Delete => self.delete(key, &secret).await,
         };
         match done {
-            Err(error) if !refusal::namespace_is_going(&error) => Err(error),
+            Err(error) if !api_error::namespace_is_gone_or_terminating(&error) => Err(error),
             _ => Ok(Action::AwaitChange),
         }
     }
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_filled_until_it_has_everything() {
+    fn incomplete_secret_is_filled() {
         let named = json!({ACCOUNT_NAME: "robot"});
         let empty = secret(named.clone(), json!({}));
         assert_eq!(plan(&empty, Some("1"), None), Plan::Fill);
@@ -308,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_goes_with_its_account() {
+    fn secret_is_deleted_with_its_account() {
         let named = secret(json!({ACCOUNT_NAME: "robot", ACCOUNT_UID: "1"}), json!({}));
         assert_eq!(plan(&named, None, None), Plan::Delete);
         assert_eq!(plan(&named, Some("2"), None), Plan::Delete);
@@ -317,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_not_printed() {
+    fn tokens_are_not_in_debug_output() {
         let view = secret(json!({ACCOUNT_NAME: "robot"}), json!({"token": "cGxhbnRlZA=="}));
         assert!(!format!("{view:?}").contains("planted") && !format!("{view:?}").contains("cGxhbnRlZA"));
         let writer = TokenWriter::new(|_| Some("planted".to_owned()));

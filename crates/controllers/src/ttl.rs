@@ -1,7 +1,7 @@
-//! Nodes of large clusters may look less often whether secrets and config maps have changed; an annotation
-//! says for how long they may take them for current.
+//! Sets an annotation of nodes with the time for which kubelets may cache secrets and config maps, depending on the
+//! size of the cluster.
 //!
-//! The steps overlap, so that a cluster whose size changes a little does not change all of its nodes.
+//! The ranges overlap, so that a small change of a cluster's size does not change all of its nodes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::view::{Node, nodes};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 
 const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
-/// From how many nodes on, to how many, which time in seconds.
+/// Minimum and maximum number of nodes, and the time in seconds.
 const STEPS: [(usize, usize, u32); 5] =
     [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
 
@@ -33,19 +33,19 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let all = nodes.clone();
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("ttlcontroller")
-        .watches(&nodes, move |change| concerned(change, &sizes, &all));
+        .watches(&nodes, move |change| nodes_to_update(change, &sizes, &all));
     manager.add(controller);
 }
 
-/// A node whose annotation is not right, or all nodes of a cluster that has become large or small.
-fn concerned(change: &Change<Node>, sizes: &Sizes, nodes: &Informer<Node>) -> Vec<ObjectKey> {
+/// A node with a wrong annotation, or all nodes of a cluster that has crossed a threshold.
+fn nodes_to_update(change: &Change<Node>, sizes: &Sizes, nodes: &Informer<Node>) -> Vec<ObjectKey> {
     let cluster = change.key.cluster();
-    let stepped = match (&change.old, &change.new) {
+    let crossed_threshold = match (&change.old, &change.new) {
         (None, Some(_)) => sizes.grow(cluster),
         (Some(_), None) => sizes.shrink(cluster),
         _ => false,
     };
-    if stepped {
+    if crossed_threshold {
         let all = nodes.store().in_cluster(cluster).into_iter();
         return all.map(|node| ObjectKey::cluster_wide(cluster.clone(), node.metadata.name())).collect();
     }
@@ -57,7 +57,7 @@ fn is_right(node: &Node, seconds: u32) -> bool {
     node.metadata.annotations.get(ANNOTATION).is_some_and(|text| text.parse() == Ok(seconds))
 }
 
-/// How large clusters are.
+/// Sizes of clusters.
 #[derive(Debug, Default)]
 struct Sizes {
     clusters: Mutex<HashMap<ClusterId, Size>>,
@@ -70,7 +70,7 @@ struct Size {
 }
 
 impl Sizes {
-    /// Notes one node more. Whether all nodes have to do with that.
+    /// Adds a node. True if the time changes for all nodes.
     fn grow(&self, cluster: &ClusterId) -> bool {
         self.change(cluster, |size| {
             size.nodes += 1;
@@ -80,7 +80,7 @@ impl Sizes {
         })
     }
 
-    /// Notes one node less. Whether all nodes have to do with that.
+    /// Removes a node. True if the time changes for all nodes.
     fn shrink(&self, cluster: &ClusterId) -> bool {
         self.change(cluster, |size| {
             size.nodes = size.nodes.saturating_sub(1);
@@ -90,7 +90,7 @@ impl Sizes {
         })
     }
 
-    /// For how long nodes of a cluster may take what they know for current.
+    /// Cache time for the nodes of a cluster.
     fn seconds(&self, cluster: &ClusterId) -> u32 {
         let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         STEPS[clusters.get(cluster).map_or(0, |size| size.step)].2
@@ -99,11 +99,11 @@ impl Sizes {
     fn change(&self, cluster: &ClusterId, change: impl FnOnce(&mut Size) -> bool) -> bool {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         let size = clusters.entry(cluster.clone()).or_default();
-        let stepped = change(size);
+        let crossed_threshold = change(size);
         if size.nodes == 0 {
             clusters.remove(cluster);
         }
-        stepped
+        crossed_threshold
     }
 }
 
@@ -123,7 +123,7 @@ impl Reconcile for Ttl {
         };
         let patch = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: seconds.to_string()}}}));
         match self.objects.patch::<Written>(key, &PatchParams::default(), &patch).await {
-            Err(error) if !refusal::is_missing(&error) => Err(error),
+            Err(error) if !api_error::is_missing(&error) => Err(error),
             _ => Ok(Action::AwaitChange),
         }
     }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_go_up_and_down_at_different_sizes() {
+    fn steps_have_hysteresis() {
         let (sizes, cluster) = (Sizes::default(), ClusterId::default());
         let to = |count: usize| {
             let mut steps = 0;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_annotation_says_the_time() {
+    fn annotation_must_equal_the_time() {
         let node = |text: &str| -> Node {
             serde_json::from_value(json!({"metadata": {"annotations": {ANNOTATION: text}}})).unwrap()
         };

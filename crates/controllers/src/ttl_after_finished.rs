@@ -1,4 +1,4 @@
-//! Deletes jobs some time after they came to their end, if they say so.
+//! Deletes finished jobs after their `ttlSecondsAfterFinished`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects,
 use kube::api::{DeleteParams, Preconditions};
 
 use crate::view::{Job, jobs};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "ttl-after-finished-controller", register };
@@ -19,7 +19,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let objects = Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client());
     let delay = manager.metrics().histogram(
         "ttl_after_finished_controller_job_deletion_duration_seconds",
-        "How long after its time a job was deleted.",
+        "Delay between the expiration of a job and its deletion.",
         Buckets::exponential(0.1, 2.0, 14),
     );
     let reconcile = Expiry { objects, jobs: jobs.clone(), clock: settings.clock.clone(), delay };
@@ -31,7 +31,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     manager.add(controller);
 }
 
-/// When a job is to be deleted; none if it stays, or if it is not known yet when it goes.
+/// When a job expires; `None` without a TTL, or if it is not finished or is terminating.
 fn expires_at(job: &Job) -> Option<Timestamp> {
     let seconds = job.spec.ttl_seconds_after_finished.filter(|_| !job.metadata.is_terminating())?;
     Some(job.finished_at()? + Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
@@ -45,7 +45,7 @@ struct Expiry {
 }
 
 impl Expiry {
-    /// How long a job has yet.
+    /// Time until a job expires.
     fn remaining(&self, job: &Job) -> Option<Duration> {
         expires_at(job).map(|at| at.since(self.clock.now()))
     }
@@ -62,15 +62,15 @@ impl Reconcile for Expiry {
         if !remaining.is_zero() {
             return Ok(Action::RequeueAfter(remaining));
         }
-        // Somebody may just have given it more time.
+        // The TTL may have been extended.
         let Some(fresh) = self.objects.get::<Job>(key).await? else { return Ok(Action::AwaitChange) };
         let (expired, now) = (expires_at(&fresh), self.clock.now());
         let Some(expired) = expired.filter(|at| *at <= now) else { return Ok(Action::AwaitChange) };
-        tracing::debug!(job = %key, "deleting a job whose time is up");
+        tracing::debug!(job = %key, "deleting an expired job");
         let exactly = Preconditions { uid: Some(fresh.metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::foreground() };
         match self.objects.delete(key, &params).await {
-            Err(error) if refusal::is_conflict(&error) => {}
+            Err(error) if api_error::is_conflict(&error) => {}
             Err(error) => return Err(error),
             Ok(()) => self.delay.observe_duration(self.clock.now().since(expired)),
         }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_go_when_their_time_is_up() {
+    fn finished_jobs_expire_after_their_ttl() {
         let at = |ttl: Value, conditions: Value, deletion: Option<&str>| {
             let metadata = json!({"name": "j", "deletionTimestamp": deletion});
             let spec = json!({"ttlSecondsAfterFinished": ttl});

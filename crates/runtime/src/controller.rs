@@ -1,4 +1,4 @@
-//! One controller: what it watches, and the workers that reconcile its keys.
+//! A controller: its watches, its queue, and the workers that reconcile its keys.
 
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
@@ -17,33 +17,33 @@ use crate::informer::{Change, Informer, Progress, View};
 use crate::key::ObjectKey;
 use crate::queue::{Outcome, Queue};
 
-/// How many keys of one controller are worked on at a time, unless it says otherwise.
+/// Number of keys that a controller reconciles concurrently by default.
 const DEFAULT_WORKERS: usize = 1;
 
-/// What is to happen to a key after it was reconciled.
+/// When to reconcile a key again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing, until something changes.
+    /// Only after the next change.
     AwaitChange,
-    /// It is looked at again after this time, should nothing change before.
+    /// After this time, or earlier if something changes.
     RequeueAfter(Duration),
 }
 
-/// Makes the world as it should be, as far as one key is concerned.
+/// Brings the cluster's state closer to the desired state, for one key.
 ///
-/// It looks at what is there now, never at what happened, and may be called again at any time. A failure
-/// is logged and tried again with growing delays, and so is a panic.
+/// A reconcile depends on the current state only, not on the event that triggered it, and may be called at any time.
+/// A failure or a panic is logged and retried with exponential backoff.
 pub trait Reconcile: Send + Sync + 'static {
-    /// What can go wrong.
+    /// Error of a reconcile.
     type Error: Error + Send + Sync;
 
-    /// Does what is to be done about `key`.
+    /// Reconciles `key`.
     fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 }
 
 type Reconciled<'a> = Pin<Box<dyn Future<Output = Result<Action, String>> + Send + 'a>>;
 
-/// [`Reconcile`] without its types.
+/// [`Reconcile`] with its types erased.
 trait AnyReconcile: Send + Sync {
     fn reconcile<'a>(&'a self, key: &'a ObjectKey) -> Reconciled<'a>;
 }
@@ -54,39 +54,38 @@ impl<R: Reconcile> AnyReconcile for R {
     }
 }
 
-/// Something a controller does beside its work until it is stopped.
+/// A task of a controller that runs until it is stopped.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A controller, to be handed to a [`Manager`](crate::Manager).
+/// A controller, to be added to a [`Manager`](crate::Manager).
 pub struct Controller {
     name: &'static str,
     queue_name: &'static str,
     workers: usize,
     queue: Queue<ObjectKey>,
     watched: Vec<watched::Receiver<Progress>>,
-    awaited: Vec<watched::Receiver<bool>>,
-    followed: Vec<Box<dyn Fn() -> Work + Send + Sync>>,
+    start_conditions: Vec<watched::Receiver<bool>>,
+    value_watches: Vec<Box<dyn Fn() -> Work + Send + Sync>>,
     reconcile: Arc<dyn AnyReconcile>,
 }
 
 impl Controller {
-    /// A controller that watches nothing yet. The name is for logs and metrics.
+    /// Creates a controller without watches. The name appears in logs and metrics.
     pub fn new(name: &'static str, reconcile: impl Reconcile) -> Self {
         Self {
             name,
             queue_name: name,
             workers: DEFAULT_WORKERS,
-            // Its manager says what it draws from.
+            // [`Manager::add`](crate::Manager::add) replaces this seed.
             queue: Queue::new(Rng::seeded(0)),
             watched: Vec::new(),
-            awaited: Vec::new(),
-            followed: Vec::new(),
+            start_conditions: Vec::new(),
+            value_watches: Vec::new(),
             reconcile: Arc::new(reconcile),
         }
     }
 
-    /// Looks at `keys_of` every change of what the informer follows. Nothing is reconciled before the
-    /// informer knows everything.
+    /// Enqueues `keys_of` every change of the informer. Reconciling starts only after the informer has synced.
     #[must_use]
     pub fn watches<V: View, Keys: IntoIterator<Item = ObjectKey>>(
         mut self,
@@ -94,21 +93,21 @@ impl Controller {
         keys_of: impl Fn(&Change<V>) -> Keys + Send + Sync + 'static,
     ) -> Self {
         let keys_of = Box::new(move |change: &Change<V>| keys_of(change).into_iter().collect());
-        informer.tell(self.queue.clone(), keys_of);
-        self.watched.push(informer.followed().progress());
+        informer.add_listener(self.queue.clone(), keys_of);
+        self.watched.push(informer.as_any().progress());
         self
     }
 
-    /// Looks at `keys` whenever something changes that is no object of the API, such as a setting.
+    /// Enqueues `keys` whenever a value outside the API changes, such as a setting.
     #[must_use]
-    pub fn follows<T: Send + Sync + 'static, Keys: IntoIterator<Item = ObjectKey>>(
+    pub fn watches_value<T: Send + Sync + 'static, Keys: IntoIterator<Item = ObjectKey>>(
         mut self,
         setting: &watch::Receiver<T>,
         keys: impl Fn() -> Keys + Send + Sync + 'static,
     ) -> Self {
         let (queue, setting) = (self.queue.clone(), setting.clone());
         let keys = Arc::new(move || keys().into_iter().collect::<Vec<_>>());
-        self.followed.push(Box::new(move || {
+        self.value_watches.push(Box::new(move || {
             let (queue, mut setting, keys) = (queue.clone(), setting.clone(), Arc::clone(&keys));
             Box::pin(async move {
                 while setting.changed().await.is_ok() {
@@ -116,34 +115,34 @@ impl Controller {
                         queue.add(key).await;
                     }
                 }
-                // It will never change again.
+                // The sender is gone: the value never changes again.
                 std::future::pending().await
             })
         }));
         self
     }
 
-    /// Reconciles nothing before this is so.
+    /// Starts reconciling only once this value is true.
     #[must_use]
-    pub fn awaits(mut self, ready: watched::Receiver<bool>) -> Self {
-        self.awaited.push(ready);
+    pub fn starts_after(mut self, ready: watched::Receiver<bool>) -> Self {
+        self.start_conditions.push(ready);
         self
     }
 
-    /// What its queue is called in metrics, if not as the controller.
+    /// Sets the `name` label of the queue in metrics, if it differs from the controller's name.
     #[must_use]
     pub fn queue_name(self, queue_name: &'static str) -> Self {
         Self { queue_name, ..self }
     }
 
-    /// Tries again what fails after this time at the latest, for what must not be late.
+    /// Caps the backoff of failed keys, for reconciles that must not be late.
     #[must_use]
     pub fn retry_within(self, longest: Duration) -> Self {
         self.queue.retry_within(longest);
         self
     }
 
-    /// Works on up to so many keys at a time, never on one key twice.
+    /// Sets the number of keys reconciled concurrently. The same key is never reconciled concurrently.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Self { workers: workers.max(1), ..self }
@@ -157,38 +156,38 @@ impl Controller {
         self.queue_name
     }
 
-    /// What it has to look at, for those who know more than its informers tell.
+    /// The controller's queue, for sources of keys other than informers.
     pub fn queue(&self) -> &Queue<ObjectKey> {
         &self.queue
     }
 
-    /// Looks at one key, outside of the queue.
+    /// Reconciles one key without the queue.
     pub(crate) async fn reconcile_once(&self, key: &ObjectKey) -> Result<Action, String> {
         self.reconcile.reconcile(key).await
     }
 
-    /// What each of its workers does until `stop`, when it finishes what it is at.
+    /// The tasks of the controller, which run until `stop` and then finish the reconciles in flight.
     pub(crate) fn work(&self, client: &Client, stop: &CancellationToken) -> Vec<Work> {
-        let followed = self.followed.iter().map(|follow| {
-            let (following, stop) = (follow(), stop.clone());
-            Box::pin(async move { stop.run_until_cancelled(following).await.unwrap_or_default() }) as Work
+        let value_watches = self.value_watches.iter().map(|watch| {
+            let (watching, stop) = (watch(), stop.clone());
+            Box::pin(async move { stop.run_until_cancelled(watching).await.unwrap_or_default() }) as Work
         });
-        followed.chain((0..self.workers).map(|_| self.worker(client, stop))).collect()
+        value_watches.chain((0..self.workers).map(|_| self.worker(client, stop))).collect()
     }
 
     fn worker(&self, client: &Client, stop: &CancellationToken) -> Work {
         let (name, queue, stop) = (self.name, self.queue.clone(), stop.clone());
         let client = client.clone();
-        let (watched, awaited) = (self.watched.clone(), self.awaited.clone());
+        let (watched, start_conditions) = (self.watched.clone(), self.start_conditions.clone());
         let reconcile = Arc::clone(&self.reconcile);
         Box::pin(async move {
-            if stop.run_until_cancelled(all_ready(watched, awaited)).await.is_none() {
+            if stop.run_until_cancelled(all_ready(watched, start_conditions)).await.is_none() {
                 return;
             }
             while let Some(Some(taken)) = stop.run_until_cancelled(queue.take()).await {
                 let mut outcome = attempt(name, &*reconcile, taken.key()).await;
                 if outcome == Outcome::Failed && is_deleted(&client, taken.key().cluster()).await {
-                    tracing::debug!(controller = name, key = %taken.key(), "given up: the cluster is deleted");
+                    tracing::debug!(controller = name, key = %taken.key(), "not retrying: the cluster is deleted");
                     outcome = Outcome::Done;
                 }
                 taken.finish(outcome);
@@ -197,21 +196,24 @@ impl Controller {
     }
 }
 
-async fn all_ready(watched: Vec<watched::Receiver<Progress>>, awaited: Vec<watched::Receiver<bool>>) {
+async fn all_ready(
+    watched: Vec<watched::Receiver<Progress>>,
+    start_conditions: Vec<watched::Receiver<bool>>,
+) {
     for mut progress in watched {
-        // It fails only with its informer, and then nothing will be added either.
+        // Fails only if the informer is dropped, after which it adds no keys either.
         drop(progress.wait_for(|progress| progress.synced).await);
     }
-    for mut ready in awaited {
-        // It fails only with what would have become ready.
+    for mut ready in start_conditions {
+        // Fails only if the sender is dropped.
         drop(ready.wait_for(|ready| *ready).await);
     }
 }
 
-/// Reconciles one key, whatever may happen.
+/// Reconciles one key and maps errors and panics to [`Outcome::Failed`].
 async fn attempt(controller: &'static str, reconcile: &dyn AnyReconcile, key: &ObjectKey) -> Outcome {
-    // Whatever the panic left half done is the controller's own, and it must bear that anyway: the
-    // process may end at any point.
+    // A panic may leave the controller's own state half updated. It must tolerate that anyway, because the process
+    // may end at any point.
     match AssertUnwindSafe(reconcile.reconcile(key)).catch_unwind().await {
         Ok(Ok(Action::AwaitChange)) => Outcome::Done,
         Ok(Ok(Action::RequeueAfter(delay))) => Outcome::After(delay),
@@ -219,7 +221,7 @@ async fn attempt(controller: &'static str, reconcile: &dyn AnyReconcile, key: &O
             tracing::warn!(controller, %key, error, "reconcile failed, retrying");
             Outcome::Failed
         }
-        // The panic hook has printed where.
+        // The panic hook has logged the location.
         Err(_panic) => {
             tracing::error!(controller, %key, "reconcile panicked, retrying");
             Outcome::Failed
@@ -227,7 +229,7 @@ async fn attempt(controller: &'static str, reconcile: &dyn AnyReconcile, key: &O
     }
 }
 
-/// An error with everything that caused it.
+/// Formats an error with its sources.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,7 +1,7 @@
-//! Kinds that are followed for a while: those that custom resources bring and take away again.
+//! Informers for kinds that come and go with CustomResourceDefinitions and aggregated APIs.
 //!
-//! An informer is there as long as its manager. Whoever follows what comes and goes asks for it with
-//! [`Dynamic::follow`], also while the manager runs, and it ends when what that returned is dropped.
+//! An informer of the manager lives as long as the manager. [`DynamicReflectors::follow`] starts a reflector at any
+//! time, also while the manager runs; it ends when the returned [`ReflectorHandle`] is dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
@@ -13,96 +13,100 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::informer::{Consumer, Followed, Reflector, Selection};
+use crate::informer::{AnyReflector, Consumer, Reflector, Selection};
 use crate::key::ClusterId;
 
-/// Starts and ends to follow kinds while a manager runs. Clones are the same.
+/// Starts and stops reflectors while a manager runs. Clones share the same set.
 #[derive(Clone, Default)]
-pub struct Dynamic {
-    followed: Arc<watch::Sender<Vec<Arc<dyn Followed>>>>,
+pub struct DynamicReflectors {
+    reflectors: Arc<watch::Sender<Vec<Arc<dyn AnyReflector>>>>,
     /// Cancelled when the manager stops.
     stopped: CancellationToken,
 }
 
-/// Something is being followed, until this is dropped. What is under way then may still be told.
-pub struct Following {
-    followed: Arc<dyn Followed>,
-    all: Dynamic,
+/// A running reflector, which stops when this handle is dropped. Changes in flight may still be delivered after that.
+pub struct ReflectorHandle {
+    reflector: Arc<dyn AnyReflector>,
+    all: DynamicReflectors,
 }
 
-impl Dynamic {
-    /// Tells `consumer` what there is in a cluster, or in all, and what changes.
-    #[must_use = "nothing is followed any more when it is dropped"]
-    pub fn follow(&self, cluster: ClusterId, selection: Selection, consumer: impl Consumer) -> Following {
-        let followed: Arc<dyn Followed> = Arc::new(Reflector::new(cluster, selection, consumer));
-        self.followed.send_modify(|all| all.push(Arc::clone(&followed)));
-        Following { followed, all: self.clone() }
+impl DynamicReflectors {
+    /// Delivers the objects of one cluster, or of all clusters, and their changes to `consumer`.
+    #[must_use = "dropping the handle stops the reflector"]
+    pub fn follow(
+        &self,
+        cluster: ClusterId,
+        selection: Selection,
+        consumer: impl Consumer,
+    ) -> ReflectorHandle {
+        let reflector: Arc<dyn AnyReflector> = Arc::new(Reflector::new(cluster, selection, consumer));
+        self.reflectors.send_modify(|all| all.push(Arc::clone(&reflector)));
+        ReflectorHandle { reflector, all: self.clone() }
     }
 
-    /// Everything that is followed now.
-    pub(crate) fn current(&self) -> Vec<Arc<dyn Followed>> {
-        self.followed.borrow().clone()
+    pub(crate) fn current(&self) -> Vec<Arc<dyn AnyReflector>> {
+        self.reflectors.borrow().clone()
     }
 
-    /// Follows whatever is wanted. Returns only if a task of it failed, which none does.
+    /// Runs a task for each reflector in the set. Returns only if one of these tasks ends, which none does normally.
     pub(crate) async fn run(self, client: Client, mut rng: Rng) {
         let _stopped = self.stopped.clone().drop_guard();
-        let mut wanted = self.followed.subscribe();
+        let mut changes = self.reflectors.subscribe();
         let mut running: Running = HashMap::new();
         loop {
-            // In the order they were asked for, so that a run can be repeated.
-            let now = wanted.borrow_and_update().clone();
-            let kept: HashSet<usize> = now.iter().map(address).collect();
-            running.retain(|known, _| kept.contains(known));
-            for followed in now {
-                running.entry(address(&followed)).or_insert_with(|| {
-                    let following = Arc::clone(&followed).follow(client.clone(), rng.fork());
-                    (followed, Task::spawn("informer", following))
+            // In the order of the `follow` calls, so that a run with seeded randomness is reproducible.
+            let reflectors = changes.borrow_and_update().clone();
+            let addresses: HashSet<usize> = reflectors.iter().map(address).collect();
+            running.retain(|address, _| addresses.contains(address));
+            for reflector in reflectors {
+                running.entry(address(&reflector)).or_insert_with(|| {
+                    let run = Arc::clone(&reflector).follow(client.clone(), rng.fork());
+                    (reflector, Task::spawn("informer", run))
                 });
             }
             tokio::select! {
-                // Both may be dropped: they only wait. The sender lives in `self`.
+                // Both branches are safe to drop: they only wait. The sender lives in `self`.
                 biased;
-                _ = wanted.changed() => {}
+                _ = changes.changed() => {}
                 () = any_ended(&mut running) => return,
             }
         }
     }
 }
 
-impl Following {
-    /// Waits until everything has been told, could not be at the first attempt, or will not be because the manager
-    /// stops.
+impl ReflectorHandle {
+    /// Waits until the initial list is delivered, its first attempt failed, or the manager stops.
     pub fn attempted(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut progress = self.followed.progress();
+        let mut progress = self.reflector.progress();
         let stopped = self.all.stopped.clone();
         async move {
             tokio::select! {
-                // Both may be dropped: they only wait. It fails only with what is followed, and then nothing will be told.
+                // Both branches are safe to drop: they only wait. `wait_for` fails only if the reflector is dropped,
+                // after which nothing is delivered.
                 _ = progress.wait_for(|progress| progress.attempted) => {}
                 () = stopped.cancelled() => {}
             }
         }
     }
 
-    /// Whether everything has been told once.
+    /// True if the initial list has been delivered.
     pub fn has_synced(&self) -> bool {
-        self.followed.progress().borrow().synced
+        self.reflector.progress().borrow().synced
     }
 }
 
-impl Drop for Following {
+impl Drop for ReflectorHandle {
     fn drop(&mut self) {
-        self.all.followed.send_modify(|all| all.retain(|known| !Arc::ptr_eq(known, &self.followed)));
-        self.followed.retire();
+        self.all.reflectors.send_modify(|all| all.retain(|other| !Arc::ptr_eq(other, &self.reflector)));
+        self.reflector.retire();
     }
 }
 
-/// What runs, by where it is in memory: that is nobody else's as long as it is held.
-type Running = HashMap<usize, (Arc<dyn Followed>, Task<()>)>;
+/// Running reflectors by address, which is unique as long as the `Arc` is held.
+type Running = HashMap<usize, (Arc<dyn AnyReflector>, Task<()>)>;
 
-fn address(followed: &Arc<dyn Followed>) -> usize {
-    Arc::as_ptr(followed).cast::<()>().addr()
+fn address(reflector: &Arc<dyn AnyReflector>) -> usize {
+    Arc::as_ptr(reflector).cast::<()>().addr()
 }
 
 async fn any_ended(running: &mut Running) {

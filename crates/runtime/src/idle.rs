@@ -1,8 +1,8 @@
-//! Knowing when nothing is left to do, exactly and without waiting for silence.
+//! Detects exactly when all controllers are idle, without waiting for a period of silence.
 //!
-//! A cluster is idle when every informer has told its queues of everything up to the revision the server
-//! is at, no queue holds a key that is ready and no worker has one, every program is quiet, every event that
-//! was told is written, and the server is still at that revision afterwards.
+//! A cluster is idle when every informer has delivered everything up to the server's current revision to its queues,
+//! no queue holds a ready key, no worker is processing one, every runnable is quiet, every recorded event is written,
+//! and the server is still at that revision afterwards.
 
 use std::sync::Arc;
 
@@ -12,91 +12,95 @@ use kube::core::request::Request as Requests;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::dynamic::Dynamic;
-use crate::informer::Followed;
+use crate::dynamic::DynamicReflectors;
+use crate::informer::AnyReflector;
 use crate::key::ObjectKey;
-use crate::program::Activity;
 use crate::queue::Queue;
+use crate::runnable::Quiescence;
 
-/// Any list tells the revision of the whole server; this kind is everywhere.
+/// The metadata of any list holds the revision of the whole server; every server has namespaces.
 const ANY_LIST: &str = "/api/v1/namespaces";
 
-/// Tells when everything a manager runs is at rest. For tests; cheap to clone.
+/// Waits until everything that a manager runs is idle. For tests; cheap to clone.
 #[derive(Clone)]
 pub struct Idle {
     client: Client,
-    informers: Arc<[Arc<dyn Followed>]>,
-    dynamic: Dynamic,
+    informers: Arc<[Arc<dyn AnyReflector>]>,
+    dynamic: DynamicReflectors,
     queues: Arc<[Queue<ObjectKey>]>,
-    activities: Arc<[Box<dyn Activity>]>,
-    /// How many events wait to be written.
+    quiescence: Arc<[Box<dyn Quiescence>]>,
+    /// Number of recorded events that are not written yet.
     events: watch::Receiver<usize>,
 }
 
-/// What was found when everything was at rest.
+/// State of a manager at the moment it was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleReport {
-    /// The revision the server is at, and everyone knows.
+    /// Revision of the server, which all informers had reached.
     pub revision: u64,
-    /// How many reconciles there have been since the manager started.
+    /// Number of reconciles since the manager started.
     pub reconciles: u64,
-    /// How many keys come back later, because they failed or asked for it.
+    /// Number of keys that will be reconciled later, after a failure or because of
+    /// [`RequeueAfter`](crate::Action::RequeueAfter).
     pub delayed: usize,
 }
 
 impl Idle {
     pub(crate) fn new(
         client: Client,
-        informers: Vec<Arc<dyn Followed>>,
-        dynamic: Dynamic,
+        informers: Vec<Arc<dyn AnyReflector>>,
+        dynamic: DynamicReflectors,
         queues: Vec<Queue<ObjectKey>>,
-        activities: Vec<Box<dyn Activity>>,
+        quiescence: Vec<Box<dyn Quiescence>>,
         events: watch::Receiver<usize>,
     ) -> Self {
-        let (informers, queues, activities) = (informers.into(), queues.into(), activities.into());
-        Self { client, informers, dynamic, queues, activities, events }
+        let (informers, queues, quiescence) = (informers.into(), queues.into(), quiescence.into());
+        Self { client, informers, dynamic, queues, quiescence, events }
     }
 
-    /// Lets the controllers run until they have nothing to do. Keys that come back later do not count;
-    /// the report says how many there are. Controllers that fight for ever are never idle, so put a limit
-    /// of time on it.
+    /// Waits until the controllers have nothing to do. Delayed keys are not waited for; the report holds their
+    /// number. Controllers that undo each other's changes are never idle, so use a timeout.
     ///
-    /// Informers whose kind has been quiet ask once more for everything to know that they missed nothing, so this is
-    /// not for programs that ask all the time.
+    /// An informer whose kind has not changed relists to prove that it missed nothing, so do not call this in a loop
+    /// in production.
     ///
     /// # Errors
-    /// If the server does not say which revision it is at.
+    /// If the server does not return its revision.
     pub async fn run_until_idle(&self) -> kube::Result<IdleReport> {
         loop {
             let reconciles = self.reconciles();
             let revision = self.revision().await?;
             let informers: Vec<_> = self.informers.iter().cloned().chain(self.dynamic.current()).collect();
-            // All at once, or each would ask only after the one before.
+            // All before the first wait: otherwise each informer would relist only after the one before it.
             for informer in &informers {
-                informer.want(revision);
+                informer.require(revision);
             }
             for informer in &informers {
-                // It fails only with the informer, which this holds.
+                // Fails only if the informer is dropped, and `informers` holds it.
                 drop(informer.progress().wait_for(|progress| progress.revision >= revision).await);
             }
             for queue in self.queues.iter() {
                 queue.quiet().await;
             }
-            for activity in self.activities.iter() {
-                activity.quiet().await;
+            for part in self.quiescence.iter() {
+                part.quiet().await;
             }
-            // It fails only with the manager, and then nothing is written any more.
+            // Fails only if the manager is dropped, after which nothing is written any more.
             drop(self.events.clone().wait_for(|waiting| *waiting == 0).await);
             if self.reconciles() == reconciles && self.revision().await? == revision {
-                let of_queues: usize = self.queues.iter().map(|queue| queue.depth().delayed).sum();
-                let of_programs: usize = self.activities.iter().map(|activity| activity.delayed()).sum();
-                return Ok(IdleReport { revision, reconciles, delayed: of_queues + of_programs });
+                let delayed_by_queues: usize = self.queues.iter().map(|queue| queue.depth().delayed).sum();
+                let delayed_by_runnables: usize = self.quiescence.iter().map(|part| part.delayed()).sum();
+                return Ok(IdleReport {
+                    revision,
+                    reconciles,
+                    delayed: delayed_by_queues + delayed_by_runnables,
+                });
             }
         }
     }
 
     fn reconciles(&self) -> u64 {
-        let begun: u64 = self.activities.iter().map(|activity| activity.begun()).sum();
+        let begun: u64 = self.quiescence.iter().map(|part| part.begun()).sum();
         self.queues.iter().map(Queue::taken).sum::<u64>() + begun
     }
 

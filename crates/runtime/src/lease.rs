@@ -1,12 +1,12 @@
-//! Being the only one: a lease that one of several replicas holds.
+//! Leader election: a lease that one of several replicas holds.
 //!
-//! The lease is a `Lease` object that its holder renews. The others watch nothing and ask now and then; what
-//! counts is not the time in the object, which another machine's clock wrote, but how long it has not changed
-//! by one's own monotonic clock, which nobody can set. The times are upstream's for its controller manager and
-//! scheduler.
+//! The lease is a `Lease` object that its holder renews. The other replicas poll it. Expiry does not depend on the
+//! timestamps in the object, which another machine's clock wrote, but on how long the object has not changed by the
+//! replica's own monotonic clock, which cannot be set. The durations are those of kube-controller-manager and
+//! kube-scheduler.
 //!
-//! Each time that a lease is acquired a [`LeaseTerm`] begins. What the holder writes can be bound to it, so that
-//! requests that are late change nothing once the lease is somebody else's.
+//! Each acquisition begins a [`LeaseTerm`]. The holder's writes can be bound to the term, so that delayed requests
+//! change nothing after another replica has acquired the lease.
 
 use std::time::Duration;
 
@@ -21,37 +21,37 @@ use tokio_util::sync::CancellationToken;
 use crate::key::ObjectKey;
 use crate::objects::{Objects, Written};
 
-/// How long a lease that is not renewed keeps others away.
+/// How long a lease that is not renewed stays held.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
-/// How long its holder goes on without being able to renew it: shorter, so that it has stopped before
-/// anybody else begins.
+/// How long the holder continues without a successful renewal. Shorter than [`LEASE_DURATION`], so that the holder
+/// stops before another replica starts.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How often it is renewed, or asked for.
+/// Interval of renewals, and of attempts to acquire.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
-/// A lease that may be held.
+/// A lease for leader election.
 pub struct LeaderLease {
     leases: Objects,
     key: ObjectKey,
     identity: String,
     clock: Clock,
     rng: Rng,
-    /// The term in which it is held, or was last.
+    /// The current term, or the last one.
     term: LeaseTerm,
 }
 
-/// The time from when a replica acquires a lease until it loses it.
+/// A term of leadership: the time from acquiring the lease until losing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseTerm {
     /// The uid of the `Lease` object.
     pub uid: Box<str>,
-    /// How often the lease has changed hands.
+    /// `leaseTransitions` of the lease: how often its holder has changed.
     pub transitions: u64,
 }
 
-/// What is known of a lease.
+/// Fields of a `Lease` that leader election uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 struct Record {
     metadata: RecordMetadata,
@@ -79,23 +79,23 @@ struct RecordSpec {
     lease_transitions: u64,
 }
 
-/// What is to be done about a lease.
+/// Next step for a lease.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     Create,
-    /// It is ours, or nobody's any more.
+    /// This replica holds it, or it is released or expired.
     Take,
     Wait,
 }
 
-/// A lease as it was first seen so.
+/// A lease, and when it was first seen in this state.
 struct Observed {
     record: Record,
-    /// By [`Clock::uptime`].
+    /// Measured with [`Clock::uptime`].
     since: Duration,
 }
 
-/// Plans at a time by [`Clock::uptime`].
+/// Decides on the next step; `now` is measured with [`Clock::uptime`].
 fn plan(observed: Option<&Observed>, identity: &str, now: Duration) -> Plan {
     let Some(Observed { record, since }) = observed else { return Plan::Create };
     let holder = record.spec.holder_identity.as_deref().unwrap_or_default();
@@ -107,7 +107,7 @@ fn plan(observed: Option<&Observed>, identity: &str, now: Duration) -> Plan {
     }
 }
 
-/// The lease as its holder writes it.
+/// The spec of the lease after this replica acquires or renews it.
 fn renewed(known: Option<&RecordSpec>, identity: &str, now: Timestamp) -> RecordSpec {
     let now = MicroTime(i64::try_from(now.as_millis()).unwrap_or(i64::MAX).saturating_mul(1000)).to_string();
     let ours = known.filter(|known| known.holder_identity.as_deref() == Some(identity));
@@ -122,25 +122,25 @@ fn renewed(known: Option<&RecordSpec>, identity: &str, now: Timestamp) -> Record
 }
 
 impl LeaderLease {
-    /// The lease at `key`, to be held under a name that no other replica has.
+    /// Creates a handle for the lease at `key`. The identity must be unique among the replicas.
     pub fn new(client: &Client, key: ObjectKey, identity: impl Into<String>, clock: Clock) -> Self {
         let leases = Objects::of::<Lease>(client);
         let term = LeaseTerm::default();
         Self { leases, key, identity: identity.into(), clock, rng: Rng::from_entropy(), term }
     }
 
-    /// Which lease it is.
+    /// Key of the `Lease` object.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// The name under which it is held.
+    /// Identity under which this replica holds the lease.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Waits until the lease is ours, and returns the term that begins then. Safe to drop; a lease that was just taken
-    /// is then given back by time.
+    /// Waits until this replica acquires the lease, and returns the new term. Safe to drop; a lease acquired at that
+    /// moment expires.
     pub async fn acquire(&mut self) -> LeaseTerm {
         let mut observed: Option<Observed> = None;
         let seed = self.rng.u64();
@@ -152,14 +152,14 @@ impl LeaderLease {
                     return term;
                 }
                 Ok(None) => {}
-                Err(error) => tracing::debug!(lease = %self.key, %error, "cannot take the lease"),
+                Err(error) => tracing::debug!(lease = %self.key, %error, "cannot acquire the lease"),
             }
             tokio::time::sleep(pause.next_delay()).await;
             pause.reset();
         }
     }
 
-    /// Holds the lease until it is lost, or until `stop`, when it is given back.
+    /// Renews the lease until it is lost, or until `stop`, when it is released.
     pub async fn hold(&mut self, stop: &CancellationToken) {
         let mut observed = None;
         let mut renewed_at = self.clock.uptime();
@@ -172,7 +172,8 @@ impl LeaderLease {
             let now = self.clock.uptime();
             match attempt {
                 Ok(Ok(Some(term))) if term == self.term => renewed_at = now,
-                // Another holder has it, or had it meanwhile: requests in flight belong to a term that is over.
+                // Another replica holds it, or held it in the meantime: requests in flight belong to a term that is
+                // over.
                 Ok(Ok(_)) => return,
                 Ok(Err(_)) | Err(_) if now.saturating_sub(renewed_at) >= RENEW_DEADLINE => return,
                 Ok(Err(_)) | Err(_) => {}
@@ -180,7 +181,7 @@ impl LeaderLease {
         }
     }
 
-    /// The term of the lease if it is ours now.
+    /// Tries to acquire or renew the lease. Returns the term if this replica holds it now.
     async fn attempt(&self, observed: &mut Option<Observed>) -> kube::Result<Option<LeaseTerm>> {
         let found: Option<Record> = self.leases.get(&self.key).await?;
         let now = self.clock.uptime();
@@ -199,7 +200,7 @@ impl LeaderLease {
             Plan::Take => self.write(known, &spec).await,
         };
         match written {
-            // Another one was faster.
+            // Another replica wrote first.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
             Ok(Written { metadata }) => {
                 Ok(Some(LeaseTerm { uid: metadata.uid, transitions: spec.lease_transitions }))
@@ -214,7 +215,7 @@ impl LeaderLease {
         self.leases.replace(&self.key, &json!({"metadata": metadata, "spec": spec})).await
     }
 
-    /// Lets the next one have it at once.
+    /// Clears the holder, so that another replica can acquire the lease at once.
     async fn release(&self) {
         let Ok(Some(record)) = self.leases.get::<Record>(&self.key).await else { return };
         if record.spec.holder_identity.as_deref() != Some(&*self.identity) {
@@ -225,7 +226,7 @@ impl LeaderLease {
             lease_duration_seconds: Some(1),
             ..record.spec.clone()
         };
-        // If it fails, the others wait until it has run out.
+        // If the release fails, the other replicas wait until the lease expires.
         drop(self.write(Some(&record), &spec).await);
     }
 }
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_when_nobody_renews_it() {
+    fn lease_is_taken_when_released_or_expired() {
         let up = Duration::from_secs;
         assert_eq!(plan(None, "a", up(0)), Plan::Create);
         assert_eq!(plan(Some(&observed("a", 0)), "a", up(5)), Plan::Take);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn transitions_are_counted() {
+    fn lease_transitions_count_new_holders() {
         let first = renewed(None, "a", at(1));
         assert_eq!((first.lease_transitions, &first.acquire_time), (0, &first.renew_time));
         let again = renewed(Some(&first), "a", at(2));

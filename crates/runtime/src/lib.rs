@@ -1,12 +1,12 @@
-//! How any controller runs, ours and a user's: informers that know what is there, an exact queue of what
-//! has to be looked at, and a manager that owns the tasks.
+//! Runs any controller, Coracle's own and a user's: informers that cache objects, a work queue that deduplicates
+//! keys, and a manager that owns the tasks.
 //!
-//! Everything goes through a [`kube::Client`], in one process or over a network alike. What a controller
-//! decides is its own business; see `coracle-controllers`.
+//! All access goes through a [`kube::Client`], within one process or over a network. The controllers themselves are
+//! in `coracle-controllers`.
 //!
-//! Reconciling is level-triggered: events only say which key to look at, never what to do. A key that
-//! fails is tried again with growing delays, a key that panics likewise, and no key is ever worked on
-//! twice at the same time. An idle cluster costs nothing but a renewed watch every few minutes.
+//! Reconciling is level-triggered: an event only determines which key to reconcile, never what to do. A key whose
+//! reconcile fails or panics is retried with exponential backoff, and no key is ever reconciled twice at the same
+//! time. An idle cluster costs no more than renewing each watch every few minutes.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -52,21 +52,21 @@ pub mod lease;
 mod manager;
 mod metrics;
 mod objects;
-mod own_writes;
-mod program;
 pub mod queue;
+mod read_your_writes;
 mod recorder;
+mod runnable;
 
 pub use controller::{Action, Controller, Reconcile};
 pub use deleted_cluster::cluster_not_found;
-pub use dynamic::{Dynamic, Following};
+pub use dynamic::{DynamicReflectors, ReflectorHandle};
 pub use idle::{Idle, IdleReport};
 pub use informer::{Change, Consumer, Informer, Selection};
 pub use key::{ClusterId, ObjectKey};
 pub use lease::{LeaderLease, LeaseTerm};
 pub use manager::{Manager, ReconcileError};
 pub use objects::{Objects, ResourcePath, Written, WrittenMetadata};
-pub use own_writes::{Behind, OwnWrites};
-pub use program::{Activity, Program};
 pub use queue::Queue;
+pub use read_your_writes::{ReadYourWrites, StaleCache};
 pub use recorder::{EventType, EventsRecorder, Occurrence, Recorder, Reference};
+pub use runnable::{Quiescence, Runnable};

@@ -1,4 +1,4 @@
-//! What the queues of a manager have to do, under the names of client-go (`util/workqueue/metrics.go`).
+//! Work queue metrics, under client-go's names (`util/workqueue/metrics.go`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,85 +8,82 @@ use coracle_base::metrics::{Samples, Type};
 use crate::key::ObjectKey;
 use crate::queue::Queue;
 
-/// A queue, and what it is called.
 type NamedQueue = (&'static str, Queue<ObjectKey>);
 
-/// The queues of a manager.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workqueues {
     queues: Arc<Mutex<Vec<NamedQueue>>>,
 }
 
-/// What is told of each queue.
-type Tell = fn(&Queue<ObjectKey>, &[(&str, &str)], &mut Samples<'_>);
+/// Adds the sample of one queue.
+type Collect = fn(&Queue<ObjectKey>, &[(&str, &str)], &mut Samples<'_>);
 
-/// A family of samples, one for each queue.
-type Family = (&'static str, Type, &'static str, Tell);
+/// A metric family with one sample per queue: name, type, help text and collector.
+type Family = (&'static str, Type, &'static str, Collect);
 
 const FAMILIES: &[Family] = &[
-    ("workqueue_depth", Type::Gauge, "Keys that wait for a worker.", |queue, labels, samples| {
+    ("workqueue_depth", Type::Gauge, "Number of keys waiting for a worker.", |queue, labels, samples| {
         samples.add_value(labels, queue.depth().waiting as f64);
     }),
-    ("workqueue_adds_total", Type::Counter, "Keys that began to wait.", |queue, labels, samples| {
+    ("workqueue_adds_total", Type::Counter, "Keys added to the queue.", |queue, labels, samples| {
         samples.add_value(labels, queue.counts().added as f64);
     }),
     (
         "workqueue_retries_total",
         Type::Counter,
-        "Attempts that failed and are made again.",
+        "Failures, each of which is retried.",
         |queue, labels, samples| samples.add_value(labels, queue.counts().retried as f64),
     ),
     (
         "workqueue_queue_duration_seconds",
         Type::Histogram,
-        "How long keys waited.",
+        "Time that keys waited for a worker.",
         |queue, labels, samples| samples.add(labels, queue.waited()),
     ),
     (
         "workqueue_work_duration_seconds",
         Type::Histogram,
-        "How long keys were worked on.",
+        "Time that workers processed keys.",
         |queue, labels, samples| samples.add(labels, queue.worked()),
     ),
     (
         "workqueue_unfinished_work_seconds",
         Type::Gauge,
-        "Age of all work that lasts, together.",
+        "Sum of the ages of all keys in processing.",
         |queue, labels, samples| samples.add_value(labels, queue.counts().unfinished.as_secs_f64()),
     ),
     (
         "workqueue_longest_running_processor_seconds",
         Type::Gauge,
-        "Age of the work that lasts longest.",
+        "Age of the key that has been processing longest.",
         |queue, labels, samples| samples.add_value(labels, queue.counts().longest_running.as_secs_f64()),
     ),
     (
         "workqueue_oldest_waiting_seconds",
         Type::Gauge,
-        "Age of the key that waits longest.",
+        "Age of the key that has waited longest.",
         |queue, labels, samples| samples.add_value(labels, queue.counts().oldest.as_secs_f64()),
     ),
 ];
 
 impl Workqueues {
-    /// No queues yet; those that are added are told of there.
+    /// Registers the families; queues are added later with [`add`](Self::add).
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let queues = Self::default();
-        for (name, kind, help, tell) in FAMILIES {
+        for (name, kind, help, collect) in FAMILIES {
             let queues = queues.clone();
-            metrics.collected(name, *kind, help, move |samples| queues.tell(*tell, samples));
+            metrics.collected(name, *kind, help, move |samples| queues.collect(*collect, samples));
         }
         queues
     }
 
-    /// One more.
     pub(crate) fn add(&self, name: &'static str, queue: Queue<ObjectKey>) {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((name, queue));
     }
 
-    fn tell(&self, tell: Tell, samples: &mut Samples<'_>) {
+    fn collect(&self, collect: Collect, samples: &mut Samples<'_>) {
         for (name, queue) in self.queues.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            tell(queue, &[("name", name)], samples);
+            collect(queue, &[("name", name)], samples);
         }
     }
 }
@@ -99,7 +96,7 @@ mod tests {
     use crate::key::ClusterId;
 
     #[tokio::test(start_paused = true)]
-    async fn every_queue_tells_its_depth() {
+    async fn every_queue_has_its_own_samples() {
         let metrics = Metrics::default();
         let queues = Workqueues::new(&metrics);
         let (one, other) = (Queue::new(Rng::seeded(1)), Queue::new(Rng::seeded(2)));
@@ -119,7 +116,7 @@ mod tests {
             "workqueue_queue_duration_seconds_bucket{name=\"one\",le=\"1e-08\"} 1",
             "workqueue_work_duration_seconds_count{name=\"one\"} 1",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} in {text}");
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
     }
 }

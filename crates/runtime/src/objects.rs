@@ -1,8 +1,7 @@
-//! Reading and writing the objects of one kind, in any cluster of the server.
+//! Reads and writes the objects of one kind, in any cluster of the server.
 //!
-//! What is sent and what comes back are whatever the caller needs: a view of a few fields, JSON, or a whole
-//! object. Where it lies is said by an [`ObjectKey`], so a controller that follows many clusters writes to
-//! the right one without a client for each.
+//! Callers choose the types of requests and responses: a view of a few fields, JSON, or the whole object. The
+//! [`ObjectKey`] determines the cluster, so a controller of many clusters does not need a client for each.
 
 use kube::Client;
 use kube::Resource;
@@ -13,31 +12,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::{ClusterId, ObjectKey};
 
-/// The code of what is not there.
 const NOT_FOUND: u16 = 404;
 
-/// Where the objects of a kind are in the API.
+/// Location of a kind's objects in the API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourcePath {
-    /// Up to the version, as `/apis/apps/v1`.
+    /// Path up to the version, such as `/apis/apps/v1`.
     base: Box<str>,
     plural: Box<str>,
 }
 
 impl ResourcePath {
-    /// That of a kind known when the program was written.
+    /// Path of a kind of `k8s-openapi`.
     pub fn of<K: Resource<DynamicType = ()>>() -> Self {
         Self::new(&K::group(&()), &K::version(&()), &K::plural(&()))
     }
 
-    /// That of any other kind; the group is empty for the first of all groups.
+    /// Path of any kind; `group` is empty for the core group.
     pub fn new(group: &str, version: &str, plural: &str) -> Self {
         let base =
             if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
         Self { base: base.into(), plural: plural.into() }
     }
 
-    /// The path of all objects in a namespace, or of all there are if it is empty.
+    /// Path of the collection in a namespace, or of all objects if `namespace` is empty.
     pub fn collection(&self, cluster: &ClusterId, namespace: &str) -> String {
         let Self { base, plural } = self;
         let cluster = cluster.path();
@@ -49,10 +47,9 @@ impl ResourcePath {
     }
 }
 
-/// The objects of one kind, for whoever reads and writes them. Cheap to clone.
+/// Typed access to the objects of one kind. Cheap to clone.
 ///
-/// Updates and patches answer with the object as it is then, in the form the caller asks for;
-/// [`Written`] is enough for most.
+/// Writes return the resulting object decoded as the type that the caller chooses; [`Written`] is enough for most.
 #[derive(Clone)]
 pub struct Objects {
     client: Client,
@@ -60,23 +57,23 @@ pub struct Objects {
     manager: Option<&'static str>,
 }
 
-/// Which version of an object was written.
+/// Response of a write, reduced to the object's identity and version.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Written {
-    /// Which object, and its version.
+    /// Identity and version of the object.
     pub metadata: WrittenMetadata,
 }
 
-/// See [`Written`].
+/// Metadata of [`Written`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WrittenMetadata {
-    /// Its name, which the server may have made.
+    /// Name, which the server may have generated.
     pub name: Box<str>,
-    /// Its identity.
+    /// Uid of the object.
     pub uid: Box<str>,
-    /// The version.
+    /// Resource version after the write.
     pub resource_version: Box<str>,
 }
 
@@ -95,32 +92,31 @@ struct ListMetadata {
 }
 
 impl Objects {
-    /// Those of a kind known when the program was written.
+    /// Access to a kind of `k8s-openapi`.
     pub fn of<K: Resource<DynamicType = ()>>(client: &Client) -> Self {
         Self::at(client, ResourcePath::of::<K>())
     }
 
-    /// Those at a path.
+    /// Access to the kind at a path.
     pub fn at(client: &Client, path: ResourcePath) -> Self {
         Self { client: client.clone(), path, manager: None }
     }
 
-    /// Writes them under another name than the program's: what is written belongs to this manager. Patches
-    /// say theirs themselves.
+    /// Sets the field manager of creates and updates. Patches carry theirs in [`PatchParams`].
     #[must_use]
     pub fn managed_by(self, manager: &'static str) -> Self {
         Self { manager: Some(manager), ..self }
     }
 
-    /// Where they are.
+    /// Path of the kind.
     pub fn path(&self) -> &ResourcePath {
         &self.path
     }
 
-    /// One object; none if it is not there.
+    /// Returns an object, or `None` if it does not exist.
     ///
     /// # Errors
-    /// Whatever the server refuses, and all that can go wrong on the way.
+    /// If the server rejects the request, or the request fails on the way.
     pub async fn get<T: DeserializeOwned>(&self, key: &ObjectKey) -> kube::Result<Option<T>> {
         match self.send(self.requests(key).get(key.name(), &GetParams::default())).await {
             Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(None),
@@ -128,7 +124,7 @@ impl Objects {
         }
     }
 
-    /// A part of an object, such as `scale`; none if the object is not there.
+    /// Returns a subresource, such as `scale`, or `None` if the object does not exist.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -143,7 +139,7 @@ impl Objects {
         }
     }
 
-    /// All objects in the namespace of `beside`, or of its cluster if it is in none, that `params` select.
+    /// Lists the objects that `params` select in the namespace of `beside`, or in its cluster if it has no namespace.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -156,7 +152,7 @@ impl Objects {
         Ok(list.items)
     }
 
-    /// As [`Objects::list`], some at a time: as many as `params` say, or as the server thinks fit.
+    /// Like [`Objects::list`], in pages of the size that `params` set, or that the server chooses.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -177,7 +173,7 @@ impl Objects {
         }
     }
 
-    /// Makes an object in the cluster and the namespace of `beside`. Its name is what `object` says.
+    /// Creates an object in the cluster and namespace of `beside`. The name is taken from `object`.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -189,7 +185,7 @@ impl Objects {
         self.send(self.requests(beside).create(&self.params(), encode(object)?)).await
     }
 
-    /// Posts to a part of an object, such as `binding` or `eviction`.
+    /// Posts to a subresource, such as `binding` or `eviction`.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -216,7 +212,7 @@ impl Objects {
         self.send(self.requests(key).replace(key.name(), &self.params(), encode(object)?)).await
     }
 
-    /// Replaces a part of an object, such as `status`.
+    /// Replaces a subresource, such as `status`.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -230,7 +226,7 @@ impl Objects {
         self.send(self.requests(key).replace_subresource(subresource, key.name(), &params, object)).await
     }
 
-    /// Changes an object.
+    /// Patches an object.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -243,7 +239,7 @@ impl Objects {
         self.send(self.requests(key).patch(key.name(), params, patch)).await
     }
 
-    /// Changes a part of an object, such as `status`.
+    /// Patches a subresource, such as `status`.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -257,10 +253,10 @@ impl Objects {
         self.send(self.requests(key).patch_subresource(subresource, key.name(), params, patch)).await
     }
 
-    /// Begins to delete an object. One that is not there is deleted already.
+    /// Deletes an object, or begins to if it has finalizers. An object that does not exist counts as deleted.
     ///
     /// # Errors
-    /// As for [`Objects::get`], and a conflict if it is not the one that `params` mean.
+    /// As for [`Objects::get`], and a conflict if the preconditions of `params` do not hold.
     pub async fn delete(&self, key: &ObjectKey, params: &DeleteParams) -> kube::Result<()> {
         match self.send::<IgnoredAny>(self.requests(key).delete(key.name(), params)).await {
             Err(kube::Error::Api(status)) if status.code == NOT_FOUND => Ok(()),
@@ -268,7 +264,7 @@ impl Objects {
         }
     }
 
-    /// Begins to delete all objects in the namespace of `beside` that `which` selects.
+    /// Deletes all objects in the namespace of `beside` that `which` selects, or begins to.
     ///
     /// # Errors
     /// As for [`Objects::get`].
@@ -309,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_say_cluster_group_and_namespace() {
+    fn paths_contain_cluster_group_and_namespace() {
         let (plain, blue) = (ClusterId::default(), ClusterId::new("blue"));
         assert_eq!(ResourcePath::of::<Pod>().collection(&plain, "n"), "/api/v1/namespaces/n/pods");
         assert_eq!(

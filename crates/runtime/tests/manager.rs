@@ -1,4 +1,4 @@
-//! Managers against a server with a fixed list of namespaces and nothing to tell afterwards.
+//! Managers against a server with a fixed list of namespaces and no changes.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -27,12 +27,12 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-type Asked = Arc<Mutex<Vec<String>>>;
+type Requests = Arc<Mutex<Vec<String>>>;
 
-/// A client of a server with these namespaces, and what it was asked.
-fn server(names: &'static [&'static str]) -> (Client, Asked) {
-    let asked = Asked::default();
-    let log = Arc::clone(&asked);
+/// A client of a server with these namespaces, and the requests it received.
+fn server(names: &'static [&'static str]) -> (Client, Requests) {
+    let requests = Requests::default();
+    let log = Arc::clone(&requests);
     let service = tower::service_fn(move |request: Request<Body>| {
         let uri = request.uri().to_string();
         let body = match (uri.contains("sendInitialEvents=true"), uri.contains("watch=true")) {
@@ -43,22 +43,22 @@ fn server(names: &'static [&'static str]) -> (Client, Asked) {
         log.lock().unwrap().push(uri);
         async { Ok::<_, Infallible>(Response::new(body)) }
     });
-    (Client::new(service, "default"), asked)
+    (Client::new(service, "default"), requests)
 }
 
 fn item(name: &&str) -> Value {
     json!({"metadata": {"name": name, "resourceVersion": "1"}})
 }
 
-/// All there is, and nothing afterwards.
+/// Initial events, and no changes afterwards.
 fn state(names: &[&str]) -> UnsyncBoxBody<Bytes, Infallible> {
     let annotations = json!({"k8s.io/initial-events-end": "true"});
     let end = json!({"metadata": {"resourceVersion": "9", "annotations": annotations}});
     let events = names.iter().map(|name| json!({"type": "ADDED", "object": item(name)}));
     let events = events.chain([json!({"type": "BOOKMARK", "object": end})]);
     let lines: String = events.map(|event| format!("{event}\n")).collect();
-    let told = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(lines)))));
-    StreamBody::new(told.chain(stream::pending())).boxed_unsync()
+    let notify = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(lines)))));
+    StreamBody::new(notify.chain(stream::pending())).boxed_unsync()
 }
 
 fn list(names: &[&str]) -> UnsyncBoxBody<Bytes, Infallible> {
@@ -72,10 +72,10 @@ fn silence() -> UnsyncBoxBody<Bytes, Infallible> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("not today")]
-struct NotToday;
+#[error("refused")]
+struct Refused;
 
-/// A controller whose every reconcile is what `act` says for the name and the number of the attempt.
+/// A controller whose `act` receives the name and the number of the attempt.
 struct Actor<F> {
     attempts: Mutex<BTreeMap<String, u32>>,
     act: F,
@@ -84,11 +84,11 @@ struct Actor<F> {
 impl<F, Acting> Reconcile for Actor<F>
 where
     F: Fn(String, u32) -> Acting + Send + Sync + 'static,
-    Acting: Future<Output = Result<Action, NotToday>> + Send + 'static,
+    Acting: Future<Output = Result<Action, Refused>> + Send + 'static,
 {
-    type Error = NotToday;
+    type Error = Refused;
 
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, NotToday> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Refused> {
         let attempt = {
             let mut attempts = self.attempts.lock().unwrap();
             let attempt = attempts.entry(key.name().to_owned()).or_default();
@@ -102,7 +102,7 @@ where
 fn controller<F, Acting>(manager: &mut Manager, act: F) -> Controller
 where
     F: Fn(String, u32) -> Acting + Send + Sync + 'static,
-    Acting: Future<Output = Result<Action, NotToday>> + Send + 'static,
+    Acting: Future<Output = Result<Action, Refused>> + Send + 'static,
 {
     let namespaces = namespaces(manager);
     let itself = |change: &Change<MetadataOnly>| [change.key.clone()];
@@ -118,7 +118,7 @@ fn manager(client: Client) -> Manager {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_or_a_failure_ends_one_attempt_and_disturbs_nobody() {
+async fn panic_or_failure_is_retried_and_does_not_affect_other_keys() {
     let (client, _) = server(&["fails", "panics", "works"]);
     let mut manager = manager(client);
     let log: Arc<Mutex<Vec<(String, u32)>>> = Arc::default();
@@ -128,7 +128,7 @@ async fn a_panic_or_a_failure_ends_one_attempt_and_disturbs_nobody() {
         async move {
             match name.as_str() {
                 "panics" if attempt < 3 => panic!("as it should"),
-                "fails" if attempt < 4 => Err(NotToday),
+                "fails" if attempt < 4 => Err(Refused),
                 _ => Ok(Action::AwaitChange),
             }
         }
@@ -148,15 +148,15 @@ async fn a_panic_or_a_failure_ends_one_attempt_and_disturbs_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_asks_for_it_comes_back() {
+async fn requeue_after_reconciles_again() {
     let (client, _) = server(&["a"]);
     let mut manager = manager(client);
     let (hour, began) = (Duration::from_secs(3600), Instant::now());
     let done = Arc::new(Notify::new());
-    let told = Arc::clone(&done);
+    let notify = Arc::clone(&done);
     let actor = controller(&mut manager, move |_, attempt| {
         if attempt == 3 {
-            told.notify_one();
+            notify.notify_one();
         }
         async move { Ok(Action::RequeueAfter(hour)) }
     });
@@ -167,18 +167,18 @@ async fn a_key_that_asks_for_it_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delays_follow_from_the_randomness_that_is_handed_in() {
+async fn same_seed_gives_same_retry_delays() {
     async fn delays(seed: u64) -> Vec<Duration> {
         let (client, _) = server(&["a"]);
         let mut manager = manager(client).with_rng(Rng::seeded(seed));
         let (log, began, done) = (Arc::new(Mutex::new(Vec::new())), Instant::now(), Arc::new(Notify::new()));
-        let (seen, told) = (Arc::clone(&log), Arc::clone(&done));
+        let (seen, notify) = (Arc::clone(&log), Arc::clone(&done));
         let actor = controller(&mut manager, move |_, attempt| {
             seen.lock().unwrap().push(began.elapsed());
             if attempt == 9 {
-                told.notify_one();
+                notify.notify_one();
             }
-            async move { Err(NotToday) }
+            async move { Err(Refused) }
         });
         manager.add(actor);
         let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
@@ -191,13 +191,13 @@ async fn delays_follow_from_the_randomness_that_is_handed_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_are_worked_on_as_there_are_workers() {
+async fn concurrent_reconciles_are_limited_to_the_workers() {
     let (client, _) = server(&["a", "b", "c", "d", "e"]);
     let mut manager = manager(client);
     let (started, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let (told, opened) = (Arc::clone(&started), Arc::clone(&gate));
+    let (notify, opened) = (Arc::clone(&started), Arc::clone(&gate));
     let actor = controller(&mut manager, move |_, _| {
-        told.add_permits(1);
+        notify.add_permits(1);
         let opened = Arc::clone(&opened);
         async move {
             opened.acquire().await.unwrap().forget();
@@ -209,20 +209,20 @@ async fn as_many_are_worked_on_as_there_are_workers() {
     let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
     started.acquire_many(2).await.unwrap().forget();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(started.available_permits(), 0, "a third one began");
+    assert_eq!(started.available_permits(), 0, "a third reconcile started");
     gate.add_permits(5);
     assert_eq!(idle.run_until_idle().await.unwrap().reconciles, 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn stopping_lets_the_work_in_flight_end_and_begins_none() {
+async fn stop_finishes_reconciles_in_flight_and_starts_none() {
     let (client, _) = server(&["a", "b"]);
     let mut manager = manager(client);
     let (started, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let finished = Arc::new(Semaphore::new(0));
-    let (told, opened, ended) = (Arc::clone(&started), Arc::clone(&gate), Arc::clone(&finished));
+    let (notify, opened, ended) = (Arc::clone(&started), Arc::clone(&gate), Arc::clone(&finished));
     let actor = controller(&mut manager, move |_, _| {
-        told.add_permits(1);
+        notify.add_permits(1);
         let (opened, ended) = (Arc::clone(&opened), Arc::clone(&ended));
         async move {
             opened.acquire().await.unwrap().forget();
@@ -242,13 +242,13 @@ async fn stopping_lets_the_work_in_flight_end_and_begins_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_never_ends_does_not_hold_up_the_stop_for_ever() {
+async fn stop_aborts_reconciles_after_the_grace_period() {
     let (client, _) = server(&["a"]);
     let mut manager = manager(client);
     let started = Arc::new(Notify::new());
-    let told = Arc::clone(&started);
+    let notify = Arc::clone(&started);
     let actor = controller(&mut manager, move |_, _| {
-        told.notify_one();
+        notify.notify_one();
         std::future::pending()
     });
     manager.add(actor);
@@ -260,7 +260,7 @@ async fn a_reconcile_that_never_ends_does_not_hold_up_the_stop_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_whose_server_never_answers_stops_at_once() {
+async fn manager_without_server_responses_stops_at_once() {
     let service = tower::service_fn(|_: Request<Body>| {
         std::future::pending::<Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible>>()
     });
@@ -276,8 +276,8 @@ async fn a_manager_whose_server_never_answers_stops_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_objects_are_followed_once() {
-    let (client, asked) = server(&["a"]);
+async fn equal_selections_share_one_watch() {
+    let (client, requests) = server(&["a"]);
     let mut manager = manager(client);
     for _ in 0..3 {
         let actor = controller(&mut manager, |_, _| async { Ok(Action::AwaitChange) });
@@ -288,11 +288,11 @@ async fn the_same_objects_are_followed_once() {
     let _running = Task::spawn("manager", manager.run(CancellationToken::new()));
     assert_eq!(idle.run_until_idle().await.unwrap().reconciles, 3);
     assert_eq!(namespaces.store().len(), 1);
-    let watches = asked.lock().unwrap().iter().filter(|uri| uri.contains("watch=true")).count();
+    let watches = requests.lock().unwrap().iter().filter(|uri| uri.contains("watch=true")).count();
     assert_eq!(watches, 1);
 }
 
-/// Counts what it is told.
+/// Counts the lists it receives.
 #[derive(Clone, Default)]
 struct Counter(Arc<Mutex<(usize, usize)>>);
 
@@ -315,8 +315,8 @@ impl Consumer for Counter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_are_followed_and_left_while_the_manager_runs() {
-    let (client, asked) = server(&["a", "b"]);
+async fn dynamic_reflector_starts_and_stops_with_a_running_manager() {
+    let (client, requests) = server(&["a", "b"]);
     let manager = manager(client);
     let (dynamic, idle, stop) = (manager.dynamic(), manager.idle(), CancellationToken::new());
     let running = Task::spawn("manager", manager.run(stop.clone()));
@@ -334,16 +334,16 @@ async fn kinds_are_followed_and_left_while_the_manager_runs() {
 
     drop(following);
     idle.run_until_idle().await.unwrap();
-    let of_boats = |asked: &Asked| {
-        asked.lock().unwrap().iter().filter(|uri| uri.starts_with("/apis/example.org/v1/boats")).count()
+    let of_boats = |requests: &Requests| {
+        requests.lock().unwrap().iter().filter(|uri| uri.starts_with("/apis/example.org/v1/boats")).count()
     };
-    let before = of_boats(&asked);
+    let before = of_boats(&requests);
     assert!(before > 0);
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert_eq!(of_boats(&asked), before, "nobody asks for them any more");
+    assert_eq!(of_boats(&requests), before, "the kind is still requested");
     stop.cancel();
     running.await.unwrap();
-    // A reconcile that is still in flight when the manager stops must not wait for a list that will not come.
+    // A reconcile that is still in flight when the manager stops must not wait for a list that never comes.
     let selection = Selection::at(&boats).metadata_only();
     let late = dynamic.follow(ClusterId::default(), selection, counter.clone());
     late.attempted().await;
@@ -351,7 +351,7 @@ async fn kinds_are_followed_and_left_while_the_manager_runs() {
 }
 
 #[tokio::test]
-async fn what_is_shared_is_made_once() {
+async fn shared_component_is_created_once() {
     let (client, _) = server(&[]);
     let mut manager = manager(client);
     let first = manager.shared(|_| Arc::new(7_u32));

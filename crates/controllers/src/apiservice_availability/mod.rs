@@ -1,5 +1,5 @@
-//! Says in the status of every APIService whether it can be reached. Those with a service never can: this server does
-//! not proxy to other API servers yet, and answers 503 for their versions.
+//! Sets the `Available` condition of every APIService. Those with a service are never available: this server does not
+//! proxy to other API servers yet, and answers 503 for their versions.
 
 mod plan;
 #[cfg(test)]
@@ -24,10 +24,10 @@ use plan::{AVAILABLE, Verdict, judge};
 
 pub(crate) use plan::{Availability, Status};
 
-/// Owner of the condition in managedFields.
+/// Field manager of the condition.
 const MANAGER: &str = "kube-apiserver";
 
-/// APIServices by the service they name, as `namespace/name`.
+/// Index of APIServices by the service that they name, as `namespace/name`.
 const BY_SERVICE: &str = "service";
 
 pub(crate) const REGISTRATION: Registration =
@@ -51,13 +51,13 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("RemoteAvailability")
         .watches(&registered, |change| Some(change.key.clone()))
-        .watches(&services, move |change| behind(&of_services, &change.key, change.key.name()))
+        .watches(&services, move |change| affected(&of_services, &change.key, change.key.name()))
         .watches(&slices, move |change| of_slice(&of_slices, change));
     manager.add(controller);
 }
 
-/// The APIServices that name a service in the namespace of a changed object.
-fn behind(registered: &Informer<Registered>, changed: &ObjectKey, service: &str) -> Vec<ObjectKey> {
+/// APIServices that name a service in the namespace of a changed object.
+fn affected(registered: &Informer<Registered>, changed: &ObjectKey, service: &str) -> Vec<ObjectKey> {
     let service = format!("{}/{service}", changed.namespace());
     let found = registered.store().by_index(BY_SERVICE, changed.cluster(), &service);
     let key = |one: &Arc<Registered>| ObjectKey::cluster_wide(changed.cluster().clone(), &*one.metadata.name);
@@ -67,7 +67,7 @@ fn behind(registered: &Informer<Registered>, changed: &ObjectKey, service: &str)
 fn of_slice(registered: &Informer<Registered>, change: &Change<EndpointSlice>) -> Vec<ObjectKey> {
     let states = [&change.old, &change.new].into_iter().flatten();
     let services = states.filter_map(|slice| slice.metadata.labels.get(SERVICE_NAME));
-    services.flat_map(|service| behind(registered, &change.key, service)).collect()
+    services.flat_map(|service| affected(registered, &change.key, service)).collect()
 }
 
 struct RemoteAvailability {
@@ -89,7 +89,7 @@ impl RemoteAvailability {
         judge(availability, service.as_deref(), &slices)
     }
 
-    /// Writes the condition. Its time is that of the last change of the status.
+    /// Patches the condition. Its time is that of the last change of the status.
     async fn write(
         &self,
         key: &ObjectKey,
@@ -105,11 +105,12 @@ impl RemoteAvailability {
             "reason": verdict.reason,
             "message": verdict.message,
         });
-        // An Update and not an Apply in managedFields, as in kube-aggregator. Other conditions stay: they are merged by type.
+        // An Update and not an Apply in managedFields, as in kube-aggregator. Other conditions stay, because
+        // conditions are merged by type.
         let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
-            // It was deleted meanwhile.
+            // The APIService has been deleted.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             answer => answer.map(drop),
         }
@@ -123,7 +124,7 @@ impl Reconcile for RemoteAvailability {
         let Some(registered) = self.registered.store().get(key) else { return Ok(Action::AwaitChange) };
         let Some(availability) = &registered.availability else { return Ok(Action::AwaitChange) };
         let verdict = self.judge(key, availability);
-        let is_said = availability.condition.as_ref().is_some_and(|found| verdict.is_said_by(found));
+        let is_said = availability.condition.as_ref().is_some_and(|found| verdict.matches(found));
         if !is_said {
             self.write(key, availability, &verdict).await?;
         }

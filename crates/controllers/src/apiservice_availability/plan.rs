@@ -1,5 +1,5 @@
 //! The `Available` condition of an APIService, as kube-aggregator's controller sets it
-//! (`pkg/controllers/status/remote/remote_available_controller.go`), up to where that asks the other server.
+//! (`pkg/controllers/status/remote/remote_available_controller.go`), up to its request to the other server.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use serde::Deserialize;
 
 use crate::view::{Condition, EndpointSlice, Service, condition};
 
-/// The type of the condition.
+/// Type of the condition.
 pub(super) const AVAILABLE: &str = "Available";
 
-/// The port of a service that does not say.
+/// Port of a service reference without a port.
 const DEFAULT_PORT: i32 = 443;
 
-/// The status of an APIService.
+/// Status of an APIService.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Status {
     conditions: Vec<Condition>,
 }
 
-/// The fields that decide whether an APIService is available, and its current condition.
+/// Fields that determine whether an APIService is available, and its current condition.
 #[derive(Clone, Debug)]
 pub(crate) struct Availability {
-    /// The service of the other server; none if the APIService is local.
+    /// Service of the other API server; `None` if the APIService is local.
     pub(super) service: Option<ServiceRef>,
     pub(super) condition: Option<Condition>,
     group_version: Box<str>,
 }
 
-/// A service, and the port of it that is used.
+/// A service and the port in use.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceRef {
     pub(super) namespace: Box<str>,
@@ -39,7 +39,7 @@ pub(super) struct ServiceRef {
 }
 
 impl Availability {
-    /// None if the APIService is local and its status is right.
+    /// `None` if the APIService is local and its status is right.
     pub(crate) fn of(spec: &APIServiceSpec, status: &Status) -> Option<Self> {
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
         let service = spec.service.as_ref().map(|service| ServiceRef {
@@ -48,7 +48,7 @@ impl Availability {
             port: service.port.unwrap_or(DEFAULT_PORT),
         });
         let condition = condition(&status.conditions, AVAILABLE).cloned();
-        if service.is_none() && condition.as_ref().is_some_and(|found| local().is_said_by(found)) {
+        if service.is_none() && condition.as_ref().is_some_and(|found| local().matches(found)) {
             return None;
         }
         let (group, version): (Box<str>, Box<str>) = (text(&spec.group), text(&spec.version));
@@ -56,7 +56,7 @@ impl Availability {
     }
 }
 
-/// The wanted condition.
+/// The desired condition.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) status: &'static str,
@@ -69,7 +69,7 @@ impl Verdict {
         Self { status: "False", reason, message }
     }
 
-    pub(super) fn is_said_by(&self, condition: &Condition) -> bool {
+    pub(super) fn matches(&self, condition: &Condition) -> bool {
         *condition.status == *self.status
             && *condition.reason == *self.reason
             && *condition.message == *self.message
@@ -81,7 +81,7 @@ fn local() -> Verdict {
     Verdict { status: "True", reason: "Local", message }
 }
 
-/// Judges an APIService by its service and the endpoints of that.
+/// Determines the condition from the service and its endpoints.
 pub(super) fn judge(
     availability: &Availability,
     service: Option<&Service>,
@@ -113,7 +113,7 @@ pub(super) fn judge(
         true => service.spec.cluster_ip.to_string(),
         false => format!("{name}.{namespace}.svc"),
     };
-    // The check that this server cannot pass: it has no client for other API servers.
+    // kube-aggregator requests discovery here. This server has no client for other API servers.
     let url = format!("https://{host}:{port}/apis/{}", availability.group_version);
     let message =
         format!("failing or missing response from {url}: aggregated API servers are not implemented");

@@ -1,4 +1,4 @@
-//! The condition of an APIService by what there is of its service.
+//! The condition of an APIService, by its service and endpoints.
 
 use std::sync::Arc;
 

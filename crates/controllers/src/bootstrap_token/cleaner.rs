@@ -1,4 +1,4 @@
-//! Takes away tokens that have ended.
+//! Deletes expired bootstrap tokens.
 
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::informer::{Metadata, View};
@@ -23,7 +23,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     manager.add(controller);
 }
 
-/// A token, without its secret: nothing here needs it.
+/// A bootstrap token without its secret, which is not needed here.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Whole")]
 struct Token {
@@ -65,7 +65,7 @@ impl View for Token {
     }
 }
 
-/// When a token goes; none if it stays. One whose end cannot be read has ended, as for whoever shows it.
+/// When a token expires; `None` if it does not. An unreadable expiration counts as expired, as for authenticators.
 fn plan(token: &Token) -> Option<Timestamp> {
     let expiration = token.expiration.as_deref().filter(|text| !text.is_empty())?;
     let time: Result<coracle_meta::time::Time, _> = expiration.parse();
@@ -91,11 +91,11 @@ impl Reconcile for Cleaner {
         if !wait.is_zero() {
             return Ok(Action::RequeueAfter(wait));
         }
-        tracing::info!(secret = key.name(), "deleting a token that has ended");
+        tracing::info!(secret = key.name(), "deleting expired bootstrap token");
         let exactly = Preconditions { uid: Some(token.uid.to_string()), resource_version: None };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
         match self.objects.delete(key, &params).await {
-            // It is another one now.
+            // The secret has been replaced.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Action::AwaitChange),
             deleted => deleted.map(|()| Action::AwaitChange),
         }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_go_when_they_say() {
+    fn tokens_expire_as_specified() {
         let due = |text| plan(&token(text)).map(Timestamp::as_millis);
         assert_eq!(due(Some("2027-01-15T08:00:00Z")), Some(1_800_000_000_000));
         assert_eq!(due(Some("soon")), Some(0));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_kept() {
+    fn token_view_does_not_hold_the_secret() {
         assert!(!format!("{:?}", token(None)).contains("AAAA"));
     }
 }

@@ -1,11 +1,10 @@
-//! Tokens by which nodes join: how often one may be used, and what becomes of it afterwards.
+//! Bootstrap tokens, by which nodes join: limits on their use.
 //!
-//! A token may say that it is good for so many nodes. A use is a certificate that was approved because of
-//! it, not a request that it came with: a node that joins makes several of those, and asks again when it
-//! is interrupted. Who counts is the approver, which notes the request in the token's secret before it
-//! approves; of two at the same time one fails by the secret's version and looks again. With its last
-//! use a token gets an end in the near future, by which every authenticator knows it, and the node that
-//! came last can still fetch what it asked for.
+//! A token can limit the number of nodes that join with it. A use is an approved certificate, not a request: a
+//! joining node sends several requests with the token, and repeats them when it is interrupted. The approver counts:
+//! it notes the certificate signing request in the token's secret before it approves. Of two concurrent uses, one
+//! fails with a conflict and is retried. With its last use a token gets an expiration in the near future, which every
+//! authenticator respects, and until then the last node can still fetch its certificate.
 
 pub(crate) mod cleaner;
 
@@ -18,56 +17,54 @@ use coracle_runtime::{ClusterId, ObjectKey, Objects, Written};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-/// Where tokens are kept, and what their secrets are called and are of, as in upstream
-/// (`k8s.io/cluster-bootstrap/token/api`).
+/// Namespace of bootstrap tokens; this and the following names as in `k8s.io/cluster-bootstrap/token/api`.
 pub const NAMESPACE: &str = "kube-system";
-/// What comes before the id of a token in the name of its secret.
+/// Prefix of the secret's name, before the token id.
 pub const NAME_PREFIX: &str = "bootstrap-token-";
-/// The type of the secret.
+/// Type of the secret.
 pub const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
-/// What comes before the id of a token in the name of its user.
+/// Prefix of the user name, before the token id.
 pub const USER_PREFIX: &str = "system:bootstrap:";
 
-/// The key that says when a token ends.
+/// Key of the token's expiration.
 pub const EXPIRATION: &str = "expiration";
-/// The key that says for how many nodes a token is good. Ours; upstream's tools pass over it.
+/// Key of the number of nodes that may join with the token. Coracle's own; Kubernetes' tools ignore it.
 pub const USAGE_LIMIT: &str = "usage-limit";
-/// The key under which the uids of the requests are noted that counted.
+/// Key of the uids of the requests counted so far.
 pub const USED_BY: &str = "used-by";
 
-/// The most uses a token can be limited to: their uids must fit into its secret.
+/// Highest possible limit: the uids must fit into the secret.
 pub const MAX_USAGE_LIMIT: usize = 10_000;
 
-/// How long a token stays after its last use, so that its node can fetch its certificate.
-const LAST_FETCH: Duration = Duration::from_mins(10);
+/// How long a token stays valid after its last use, so that the node can fetch its certificate.
+const FINAL_FETCH_PERIOD: Duration = Duration::from_mins(10);
 
-/// What a secret holds.
+/// Data of a secret.
 pub type Data = BTreeMap<String, ByteString>;
 
-/// Whether a request is let in as far as its token is concerned.
+/// Result of [`admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It did not come with a token, the token has no limit, or the use is counted.
+    /// The request did not come with a token, the token has no limit, or the use is counted.
     Granted,
-    /// The token has been used as often as it may.
+    /// The token's limit is reached.
     Refused,
 }
 
-/// What is to be done about one use.
+/// Next step for one use.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
-    /// There is nothing to count, or it was counted.
+    /// No limit, or the request is already counted.
     Grant,
-    /// It is granted once the secret holds this.
+    /// Granted once the secret holds this data.
     Note(Data),
     Refuse,
 }
 
-/// Counts the use of a token by a request for a certificate.
+/// Counts the use of a token by a certificate signing request.
 ///
 /// # Errors
-/// If the server does not answer, or somebody else changed the secret meanwhile: then it is to be asked
-/// again.
+/// If the server does not answer, or the secret has changed in the meantime: the caller should retry.
 pub(crate) async fn admit(
     secrets: &Objects,
     cluster: &ClusterId,
@@ -77,21 +74,21 @@ pub(crate) async fn admit(
 ) -> Result<Admission, kube::Error> {
     let Some(id) = user.strip_prefix(USER_PREFIX) else { return Ok(Admission::Granted) };
     let key = ObjectKey::namespaced(cluster.clone(), NAMESPACE, format!("{NAME_PREFIX}{id}"));
-    // A token that is gone was good when the request came.
+    // A token deleted since was valid when the request was made.
     let Some(mut secret) = secrets.get::<Secret>(&key).await? else { return Ok(Admission::Granted) };
     match plan(secret.data.as_ref().unwrap_or(&Data::new()), request, now) {
         Plan::Grant => Ok(Admission::Granted),
         Plan::Refuse => Ok(Admission::Refused),
         Plan::Note(data) => {
             secret.data = Some(data);
-            // With its version, so that nobody else counts at the same time.
+            // With its resource version, so that concurrent uses conflict.
             secrets.replace::<Written>(&key, &secret).await?;
             Ok(Admission::Granted)
         }
     }
 }
 
-/// A limit that cannot be read lets nobody in: somebody wanted one.
+/// An unreadable limit admits no one, because a limit was intended.
 fn plan(data: &Data, request: &str, now: Timestamp) -> Plan {
     let Some(limit) = text(data, USAGE_LIMIT) else { return Plan::Grant };
     let limit: usize = limit.trim().parse().unwrap_or_default();
@@ -107,8 +104,8 @@ fn plan(data: &Data, request: &str, now: Timestamp) -> Plan {
     let mut noted = data.clone();
     noted.insert(USED_BY.to_owned(), bytes(&uses.join(",")));
     if uses.len() >= limit {
-        let end = rfc3339(now + LAST_FETCH);
-        // Times in this form are in the order of their texts; a token that ends sooner keeps its end.
+        let end = rfc3339(now + FINAL_FETCH_PERIOD);
+        // Timestamps in this format sort as text; an earlier expiration is kept.
         let sooner = text(data, EXPIRATION).filter(|known| known.ends_with('Z') && *known < end);
         noted.insert(EXPIRATION.to_owned(), bytes(&sooner.unwrap_or(end)));
     }
@@ -141,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn a_token_without_a_limit_is_not_counted() {
+    fn token_without_limit_is_not_counted() {
         assert_eq!(plan(&data(&[("token-id", "abcdef")]), "a", NOW), Plan::Grant);
     }
 
     #[test]
-    fn every_request_counts_once_until_none_is_left() {
+    fn each_request_counts_once_until_the_limit() {
         let first = noted(&data(&[(USAGE_LIMIT, "2")]), "a");
         assert_eq!((text(&first, USED_BY).as_deref(), text(&first, EXPIRATION)), (Some("a"), None));
         assert_eq!(plan(&first, "a", NOW), Plan::Grant, "the approver may have been interrupted");
@@ -158,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_comes_sooner_stays() {
+    fn earlier_expiration_is_kept() {
         let end = |before| text(&noted(&data(&[(USAGE_LIMIT, "1"), (EXPIRATION, before)]), "a"), EXPIRATION);
         assert_eq!(end("2027-01-15T08:05:00Z").as_deref(), Some("2027-01-15T08:05:00Z"));
         assert_eq!(end("2030-01-01T00:00:00Z").as_deref(), Some("2027-01-15T08:10:00Z"));
@@ -166,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_cannot_be_read_lets_nobody_in() {
+    fn unreadable_limit_admits_no_request() {
         for limit in ["0", "", "many", "-1"] {
             assert_eq!(plan(&data(&[(USAGE_LIMIT, limit)]), "a", NOW), Plan::Refuse, "{limit}");
         }

@@ -1,5 +1,5 @@
-//! Approves what kubelets ask for, if whoever asks may have it: a node that joins by a token, or one that
-//! renews its own certificate.
+//! Approves certificate signing requests of kubelets, if the requester is allowed to: a node that joins with a token,
+//! or one that renews its own certificate.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::object::SigningRequest;
-use super::request::Asked;
+use super::request::CertificateRequest;
 use super::{KUBELET_CLIENT, patch_part};
 use crate::bootstrap_token::{self, Admission};
 use crate::{Registration, Settings};
 
-/// When a request is looked at again that its sender may not have yet: roles may change, and nobody tells.
-/// As long as upstream waits at most, half of it on average.
-const ASK_AGAIN: Duration = Duration::from_mins(8);
+/// When to check again a request whose sender lacks permission: roles may change without an event for the request.
+/// Kubernetes waits this long at most, half of it on average.
+const PERMISSION_RECHECK: Duration = Duration::from_mins(8);
 
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "certificatesigningrequest-approving-controller", register };
@@ -38,7 +38,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     manager.add(controller);
 }
 
-/// What somebody must be allowed to create, and what is said then.
+/// The subresource that the requester must be allowed to create, and the condition's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Permission {
     subresource: &'static str,
@@ -55,18 +55,18 @@ const ANY: Permission = Permission {
     message: "Auto approving kubelet client certificate after SubjectAccessReview.",
 };
 
-/// The permissions of which one is enough; none if the request is none of a kubelet or was decided.
+/// Permissions of which one suffices; empty if the request is not a kubelet's, or is already decided.
 fn plan(request: &SigningRequest) -> Vec<Permission> {
     if request.is_issued() || request.has("Approved") || request.has("Denied") {
         return Vec::new();
     }
-    let Some(asked) = Asked::parse(&request.spec.request.0) else { return Vec::new() };
+    let Some(parsed) = CertificateRequest::parse(&request.spec.request.0) else { return Vec::new() };
     let fits =
-        request.spec.signer_name == KUBELET_CLIENT && asked.check_kubelet_client(request.usages()).is_ok();
+        request.spec.signer_name == KUBELET_CLIENT && parsed.check_kubelet_client(request.usages()).is_ok();
     if !fits {
         return Vec::new();
     }
-    let is_own = request.spec.username.as_deref().unwrap_or_default() == asked.common_name;
+    let is_own = request.spec.username.as_deref().unwrap_or_default() == parsed.common_name;
     if is_own { vec![OWN, ANY] } else { vec![ANY] }
 }
 
@@ -114,7 +114,7 @@ impl Approver {
         permission: Permission,
     ) -> Result<Action, kube::Error> {
         let user = request.spec.username.as_deref().unwrap_or_default();
-        // Counted before it is approved, so that a limit is never passed; the same request counts once.
+        // Counted before the approval, so that the limit is never exceeded; the same request counts once.
         let admitted =
             bootstrap_token::admit(&self.secrets, key.cluster(), user, &request.uid, self.clock.now())
                 .await?;
@@ -122,7 +122,7 @@ impl Approver {
             tracing::info!(
                 user,
                 request = &*request.metadata().name,
-                "a token has been used as often as it may"
+                "not approving a request: usage limit of the bootstrap token is reached"
             );
             return Ok(Action::AwaitChange);
         }
@@ -143,7 +143,7 @@ impl Reconcile for Approver {
                 return self.approve(key, &request, *permission).await;
             }
         }
-        Ok(if wanted.is_empty() { Action::AwaitChange } else { Action::RequeueAfter(ASK_AGAIN) })
+        Ok(if wanted.is_empty() { Action::AwaitChange } else { Action::RequeueAfter(PERMISSION_RECHECK) })
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn kubelets_are_recognized() {
+    fn kubelet_client_requests_need_permission() {
         let none = || json!({});
         assert_eq!(planned(KUBELET_CLIENT, USAGES, &kubelet(), "system:bootstrap:abcdef", none()), [ANY]);
         assert_eq!(planned(KUBELET_CLIENT, USAGES, &kubelet(), "system:node:a", none()), [OWN, ANY]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decided_stays_so() {
+    fn decided_requests_are_left_alone() {
         for status in [
             json!({"conditions": [{"type": "Approved", "status": "True"}]}),
             json!({"conditions": [{"type": "Denied", "status": "True"}]}),

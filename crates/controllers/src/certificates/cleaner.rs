@@ -1,5 +1,5 @@
-//! Takes away requests that nobody needs any more. Upstream looks at all of them every hour; here each is
-//! looked at when its time has come.
+//! Deletes certificate signing requests that are no longer needed. Kubernetes checks all of them every hour; here
+//! each has its own deadline.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use x509_parser::pem::parse_x509_pem;
 use super::object::SigningRequest;
 use crate::{Registration, Settings};
 
-/// How long requests stay that were decided, and that were not: upstream's `pkg/controller/certificates/cleaner`.
+/// Lifetime of decided and of pending requests, from `pkg/controller/certificates/cleaner`.
 const DECIDED: Duration = Duration::from_hours(1);
 const PENDING: Duration = Duration::from_hours(24);
 
@@ -31,7 +31,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     manager.add(controller);
 }
 
-/// When a request is over; none if it stays until something happens to it.
+/// When to delete a request; `None` if it stays until it changes.
 fn plan(request: &SigningRequest) -> Option<Timestamp> {
     let after = |time: &Option<Time>, wait: Duration| time.as_ref().map(|time| timestamp(time) + wait);
     if request.conditions.is_empty() {
@@ -46,7 +46,7 @@ fn plan(request: &SigningRequest) -> Option<Timestamp> {
     decided.chain(expires).min()
 }
 
-/// When the first certificate in a text ends.
+/// When the first certificate of a PEM text expires.
 fn expiry(pem: &[u8]) -> Option<Timestamp> {
     let (_, block) = parse_x509_pem(pem).ok()?;
     let certificate = block.parse_x509().ok()?;
@@ -90,7 +90,7 @@ mod tests {
     use super::super::object::tests::{kubelet, request};
     use super::*;
 
-    /// When the request was made, in hours since 1970.
+    /// When the request was created, in hours since 1970.
     const CREATED: u64 = 490_896;
 
     fn due(status: Value) -> Option<u64> {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_ends_some_time() {
+    fn requests_expire_by_condition() {
         assert_eq!(due(json!({})), Some(24));
         assert_eq!(due(json!({"conditions": [condition("Denied")]})), Some(3));
         assert_eq!(due(json!({"conditions": [condition("Failed")]})), Some(3));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_certificate_ends_it_at_once() {
+    fn expired_certificate_expires_the_request() {
         let mut params = CertificateParams::default();
         params.not_after = date_time_ymd(2026, 1, 1);
         let pem = params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem();

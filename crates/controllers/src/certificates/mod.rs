@@ -1,5 +1,5 @@
-//! Requests for certificates: nodes that may have one are approved, what is approved is signed, and what
-//! is over is taken away. Upstream's `pkg/controller/certificates`.
+//! Certificate signing requests: approves those of nodes, signs approved ones, and deletes old ones. Kubernetes'
+//! `pkg/controller/certificates`.
 
 pub(crate) mod approver;
 pub(crate) mod cleaner;
@@ -16,25 +16,25 @@ use serde_json::Value;
 
 use object::SigningRequest;
 
-/// Who owns what these controllers write.
+/// Field manager of these controllers.
 const MANAGER: &str = "kube-controller-manager";
 
-/// Certificates for clients of the API server.
+/// Signer of client certificates for kube-apiserver.
 const API_CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// Certificates for kubelets as clients of the API server.
+/// Signer of kubelets' client certificates.
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Certificates for kubelets as servers.
+/// Signer of kubelets' serving certificates.
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
-/// Certificates for anything, from before there were names for it.
+/// Signer for any usage, from before there were signer names.
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
-/// Signs what clients ask for.
+/// Signs certificates.
 pub trait CertificateSigner: Send + Sync {
-    /// The certificate for a request (PKCS #10, in DER) for these usages, named as in the API, in PEM. It is valid for
-    /// the cluster that the request was made in, and for no other, and may live shorter than `life`.
+    /// Returns the certificate in PEM for a request (PKCS #10, in DER) with these usages, named as in the API. It is
+    /// valid in the cluster of the request only, and may have a shorter lifetime than `life`.
     ///
     /// # Errors
-    /// If the request is not signed by the key it is for, or nothing can be signed now.
+    /// If the request is not signed with its own key, or the signer is not able to sign now.
     fn sign(
         &self,
         cluster: &ClusterId,
@@ -44,7 +44,7 @@ pub trait CertificateSigner: Send + Sync {
     ) -> Result<String, SignError>;
 }
 
-/// Why a request is not signed.
+/// Why a request was not signed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SignError(pub String);
@@ -53,7 +53,8 @@ fn informer(manager: &mut Manager) -> Informer<SigningRequest> {
     manager.informer(Selection::of::<CertificateSigningRequest>())
 }
 
-/// Changes a part of a request; if it is gone or has changed, that brings its key back.
+/// Patches a subresource of a request. A missing or outdated request is not an error, because its change enqueues the
+/// key again.
 async fn patch_part(
     requests: &Objects,
     key: &ObjectKey,

@@ -1,4 +1,4 @@
-//! A CertificateSigningRequest as its controllers see it.
+//! View of a CertificateSigningRequest.
 
 use coracle_runtime::informer::{Metadata, View};
 use k8s_openapi::ByteString;
@@ -20,7 +20,7 @@ pub(super) struct SigningRequest {
     pub(super) certificate: Vec<u8>,
 }
 
-/// What the server sends.
+/// The wire format.
 #[derive(Deserialize)]
 struct Whole {
     metadata: WholeMetadata,
@@ -70,7 +70,7 @@ impl SigningRequest {
         !self.certificate.is_empty()
     }
 
-    /// The conditions of a type, whatever their status.
+    /// All conditions of a type, whatever their status.
     pub(super) fn of_type(&self, wanted: &str) -> impl Iterator<Item = &Condition> {
         self.conditions.iter().filter(move |condition| condition.type_ == wanted)
     }
@@ -79,7 +79,7 @@ impl SigningRequest {
         self.of_type(wanted).next().is_some()
     }
 
-    /// Whether there is one that is true; an empty status is true as well.
+    /// True if a condition of this type is true; an empty status counts as true.
     pub(super) fn has_true(&self, wanted: &str) -> bool {
         self.of_type(wanted).any(|condition| matches!(condition.status.as_str(), "" | "True"))
     }
@@ -88,14 +88,14 @@ impl SigningRequest {
         self.spec.usages.as_deref().unwrap_or_default()
     }
 
-    /// A patch that adds a condition to those that are known, if nobody else has changed them.
+    /// A patch that appends a condition, and fails if the object has changed.
     pub(super) fn with_condition(&self, kind: &str, reason: &str, message: &str) -> Value {
         let mut conditions: Vec<Value> = self.conditions.iter().map(|known| json!(known)).collect();
         conditions.push(json!({"type": kind, "status": "True", "reason": reason, "message": message}));
         self.patch(json!({"conditions": conditions}))
     }
 
-    /// A patch of the status, for this version of the object.
+    /// A patch of the status for this resource version.
     pub(super) fn patch(&self, status: Value) -> Value {
         json!({"metadata": {"resourceVersion": self.metadata.resource_version}, "status": status})
     }
@@ -120,7 +120,7 @@ pub(super) mod tests {
         params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
     }
 
-    /// A request of a kubelet that is a client.
+    /// A client certificate request of a kubelet.
     pub(in super::super) fn kubelet() -> String {
         pem(&["O=system:nodes", "CN=system:node:a"], &[])
     }
@@ -146,7 +146,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn conditions_are_added_to_those_there_are() {
+    fn with_condition_appends_to_existing_conditions() {
         let denied = json!({"type": "Denied", "status": "True"});
         let known = request("a.b/c", &["any"], "", json!({"conditions": [denied]}));
         let patch = known.with_condition("Failed", "R", "M");

@@ -1,5 +1,4 @@
-//! What a request asks for, as far as rules look at it, and upstream's rules for kubelets
-//! (`pkg/apis/certificates/helpers.go`).
+//! The parsed PKCS #10 request, and Kubernetes' rules for kubelets (`pkg/apis/certificates/helpers.go`).
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::FromDer;
 
-/// The group of all nodes, and what their names begin with.
+/// The organization of all nodes, and the prefix of their user names.
 const NODES: &str = "system:nodes";
 const NODE_PREFIX: &str = "system:node:";
 
@@ -17,10 +16,10 @@ const KEY_ENCIPHERMENT: &str = "key encipherment";
 const CLIENT_AUTH: &str = "client auth";
 const SERVER_AUTH: &str = "server auth";
 
-/// A request, read.
+/// A parsed request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
-    /// The request itself in DER.
+pub(super) struct CertificateRequest {
+    /// The request in DER.
     pub(super) der: Vec<u8>,
     pub(super) common_name: String,
     organizations: Vec<String>,
@@ -30,8 +29,8 @@ pub(super) struct Asked {
     uris: usize,
 }
 
-impl Asked {
-    /// Reads the first block of a PEM text; none if there is no request in it.
+impl CertificateRequest {
+    /// Parses the first block of a PEM text; `None` if that is not a request.
     pub(super) fn parse(pem: &[u8]) -> Option<Self> {
         let (_, block) =
             parse_x509_pem(pem).ok().filter(|(_, block)| block.label == "CERTIFICATE REQUEST")?;
@@ -42,8 +41,8 @@ impl Asked {
         let subject = &request.certification_request_info.subject;
         let text =
             |value: &x509_parser::x509::AttributeTypeAndValue<'_>| value.as_str().map(str::to_owned).ok();
-        let mut asked = Self {
-            // Of several the last counts, as Go reads them.
+        let mut parsed = Self {
+            // The last of several counts, as in Go.
             common_name: subject.iter_common_name().filter_map(text).last().unwrap_or_default(),
             organizations: subject.iter_organization().filter_map(text).collect(),
             ..Self::default()
@@ -52,19 +51,19 @@ impl Asked {
             let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
             for name in &names.general_names {
                 match name {
-                    GeneralName::DNSName(_) => asked.dns_names += 1,
-                    GeneralName::RFC822Name(_) => asked.emails += 1,
-                    GeneralName::IPAddress(_) => asked.ips += 1,
-                    GeneralName::URI(_) => asked.uris += 1,
+                    GeneralName::DNSName(_) => parsed.dns_names += 1,
+                    GeneralName::RFC822Name(_) => parsed.emails += 1,
+                    GeneralName::IPAddress(_) => parsed.ips += 1,
+                    GeneralName::URI(_) => parsed.uris += 1,
                     _ => {}
                 }
             }
         }
-        asked.der = block.contents;
-        Some(asked)
+        parsed.der = block.contents;
+        Some(parsed)
     }
 
-    /// Whether a kubelet may have it as a client; or why not.
+    /// Checks a kubelet's client certificate request; returns the reason for a rejection.
     pub(super) fn check_kubelet_client(&self, usages: &[String]) -> Result<(), String> {
         self.check_organization()?;
         let not_allowed =
@@ -74,7 +73,7 @@ impl Asked {
         check_usages(usages, CLIENT_AUTH)
     }
 
-    /// Whether a kubelet may have it as a server; or why not.
+    /// Checks a kubelet's serving certificate request; returns the reason for a rejection.
     pub(super) fn check_kubelet_serving(&self, usages: &[String]) -> Result<(), String> {
         self.check_organization()?;
         if self.dns_names == 0 && self.ips == 0 {
@@ -96,7 +95,7 @@ impl Asked {
     }
 }
 
-/// Whether usages are those of a client of the API server; or why not.
+/// Checks the usages of a client certificate; returns the reason for a rejection.
 pub(super) fn check_client_usages(usages: &[String]) -> Result<(), String> {
     let allowed = [DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CLIENT_AUTH];
     if let Some(other) = usages.iter().find(|usage| !allowed.contains(&usage.as_str())) {
@@ -113,7 +112,7 @@ fn check_absent(names: &[(usize, &str)]) -> Result<(), String> {
     }
 }
 
-/// RSA needs one usage more than others, and nobody is asked what key it is.
+/// RSA keys need one more usage than others; the key type is not checked.
 fn check_usages(usages: &[String], purpose: &str) -> Result<(), String> {
     let found: BTreeSet<&str> = usages.iter().map(String::as_str).collect();
     let mut wanted = BTreeSet::from([DIGITAL_SIGNATURE, purpose]);
@@ -132,8 +131,8 @@ mod tests {
     use super::super::object::tests::{kubelet, pem};
     use super::*;
 
-    fn asked(subject: &[&str], names: &[SanType]) -> Asked {
-        Asked::parse(pem(subject, names).as_bytes()).unwrap()
+    fn parsed(subject: &[&str], names: &[SanType]) -> CertificateRequest {
+        CertificateRequest::parse(pem(subject, names).as_bytes()).unwrap()
     }
 
     fn usages(names: &[&str]) -> Vec<String> {
@@ -159,11 +158,11 @@ mod tests {
     const NODE: [&str; 2] = ["O=system:nodes", "CN=system:node:a"];
 
     #[test]
-    fn kubelets_are_clients_under_their_name_only() {
+    fn kubelet_client_request_needs_node_name_and_usages() {
         let good = usages(&["digital signature", "client auth"]);
         let rsa = usages(&["client auth", "key encipherment", "digital signature"]);
         let check = |subject: &[&str], names: &[SanType], usages: &[String], expected: &str| {
-            let found = asked(subject, names).check_kubelet_client(usages);
+            let found = parsed(subject, names).check_kubelet_client(usages);
             assert_eq!(found.err().unwrap_or_default(), expected);
         };
         check(&NODE, &[], &good, "");
@@ -183,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn kubelets_are_servers_where_they_can_be_found() {
+    fn kubelet_serving_request_needs_dns_or_ip() {
         let good = usages(&["digital signature", "server auth"]);
         let check = |subject: &[&str], names: &[SanType], usages: &[String], expected: &str| {
-            let found = asked(subject, names).check_kubelet_serving(usages);
+            let found = parsed(subject, names).check_kubelet_serving(usages);
             assert_eq!(found.err().unwrap_or_default(), expected);
         };
         check(&NODE, &[dns()], &good, "");
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_clients_and_nothing_else() {
+    fn client_usages_allow_nothing_else() {
         let check = |names: &[&str], expected: &str| {
             assert_eq!(check_client_usages(&usages(names)).err().unwrap_or_default(), expected);
         };
@@ -213,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_not_read() {
+    fn non_request_pem_is_not_parsed() {
         let good = kubelet();
-        assert!(Asked::parse(good.as_bytes()).is_some());
+        assert!(CertificateRequest::parse(good.as_bytes()).is_some());
         for bad in ["", "x", &good.replace("CERTIFICATE REQUEST", "CERTIFICATE"), &good.replace("MII", "AII")]
         {
             if bad != good {
-                assert_eq!(Asked::parse(bad.as_bytes()), None, "{bad}");
+                assert_eq!(CertificateRequest::parse(bad.as_bytes()), None, "{bad}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Signs what has been approved, by upstream's rules for each of its signers.
+//! Signs approved certificate signing requests, by Kubernetes' rules for each signer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::json;
 
 use super::object::SigningRequest;
-use super::request::{Asked, check_client_usages};
+use super::request::{CertificateRequest, check_client_usages};
 use super::{API_CLIENT, CertificateSigner, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, SignError, patch_part};
 use crate::{Registration, Settings};
 
-/// How long a certificate lives, and the shortest life: upstream's `--cluster-signing-duration` and twice
-/// what certificates are backdated by.
+/// Longest and shortest lifetime of a certificate: the default of `--cluster-signing-duration`, and twice the time by
+/// which certificates are backdated.
 const MAX_LIFE: Duration = Duration::from_hours(365 * 24);
 const MIN_LIFE: Duration = Duration::from_mins(10);
 
-/// The usages of certificates that are signed in clusters other than the default one: those that Kubernetes allows for
+/// Usages of certificates signed in clusters other than the default one: those that Kubernetes allows for
 /// `kubernetes.io/kube-apiserver-client`.
 const CLIENT_AUTH: &str = "client auth";
 const CLIENT_USAGES: [&str; 3] = [CLIENT_AUTH, "digital signature", "key encipherment"];
@@ -36,13 +36,13 @@ fn register(manager: &mut Manager, settings: &Settings) {
     manager.add(controller);
 }
 
-/// What is to be done about a request.
+/// Next step for a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     Nothing,
-    /// It breaks a rule of its signer.
+    /// The request violates a rule of its signer.
     Fail(String),
-    /// The request in DER, and how long its certificate lives.
+    /// The request in DER, and the lifetime of its certificate.
     Sign(Vec<u8>, Duration),
 }
 
@@ -51,23 +51,23 @@ fn plan(cluster: &ClusterId, request: &SigningRequest) -> Plan {
     if request.is_issued() || !approved || request.has_true("Failed") {
         return Plan::Nothing;
     }
-    // What cannot be read was let in by nobody, and will not become readable.
-    let Some(asked) = Asked::parse(&request.spec.request.0) else { return Plan::Nothing };
+    // An unreadable request cannot have passed validation, and does not become readable.
+    let Some(parsed) = CertificateRequest::parse(&request.spec.request.0) else { return Plan::Nothing };
     let checked = match request.spec.signer_name.as_str() {
         API_CLIENT => check_client_usages(request.usages()),
-        KUBELET_CLIENT => asked.check_kubelet_client(request.usages()),
-        KUBELET_SERVING => asked.check_kubelet_serving(request.usages()),
+        KUBELET_CLIENT => parsed.check_kubelet_client(request.usages()),
+        KUBELET_SERVING => parsed.check_kubelet_serving(request.usages()),
         LEGACY => Ok(()),
         _ => return Plan::Nothing,
     };
     match checked.and_then(|()| check_cluster(cluster, request.usages())) {
-        Ok(()) => Plan::Sign(asked.der, life(request.spec.expiration_seconds)),
+        Ok(()) => Plan::Sign(parsed.der, life(request.spec.expiration_seconds)),
         Err(message) => Plan::Fail(message),
     }
 }
 
-/// Only clients get certificates in clusters other than the default one. All clusters trust the same authority for
-/// servers, so a serving certificate that one cluster approves could pose as the API server towards the others.
+/// Only client certificates are signed in clusters other than the default one. All clusters trust the same authority
+/// for servers, so a serving certificate approved in one cluster could pose as the API server of the others.
 fn check_cluster(cluster: &ClusterId, usages: &[String]) -> Result<(), String> {
     let is_client = |usage: &String| CLIENT_USAGES.contains(&usage.as_str());
     let for_clients_only = usages.iter().any(|usage| usage == CLIENT_AUTH) && usages.iter().all(is_client);
@@ -77,10 +77,10 @@ fn check_cluster(cluster: &ClusterId, usages: &[String]) -> Result<(), String> {
     Err(format!("only client certificates are signed in cluster {}", cluster.as_str()))
 }
 
-/// As long as was asked for, within limits.
+/// The requested lifetime, within limits.
 fn life(seconds: Option<i32>) -> Duration {
-    let asked = seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
-    asked.unwrap_or(MAX_LIFE).clamp(MIN_LIFE, MAX_LIFE)
+    let parsed = seconds.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
+    parsed.unwrap_or(MAX_LIFE).clamp(MIN_LIFE, MAX_LIFE)
 }
 
 struct Signer {
@@ -89,7 +89,7 @@ struct Signer {
     requests: Informer<SigningRequest>,
 }
 
-/// Why a request could not be served.
+/// Error of signing a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SigningError {
     #[error("error auto signing csr")]
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_approved_and_not_done_is_signed() {
+    fn only_approved_unissued_requests_are_signed() {
         let planned = |status| planned(API_CLIENT, CLIENT, &pem(&["CN=jane"], &[]), status);
         assert!(matches!(planned(approved()), Plan::Sign(..)));
         for status in [
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_signer_has_its_rules() {
+    fn each_signer_checks_its_rules() {
         let anyone = pem(&["O=g", "CN=jane"], &[]);
         assert!(signs(API_CLIENT, CLIENT, &anyone));
         assert!(signs(KUBELET_CLIENT, CLIENT, &kubelet()));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn lives_are_as_long_as_asked_for_within_limits() {
+    fn certificate_life_is_clamped_to_limits() {
         assert_eq!(life(None), MAX_LIFE);
         assert_eq!(life(Some(3600)), Duration::from_hours(1));
         assert_eq!(life(Some(1)), MIN_LIFE);

@@ -1,4 +1,4 @@
-//! Which time a cron job has to be started for, and when to look again.
+//! Determines the time for which a cron job has to start a job, and when to check again.
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use coracle_base::Timestamp;
 use super::object::CronJob;
 use super::timetable::Timetable;
 
-/// So many missed times are worth a warning; the number is upstream's.
+/// Number of missed times above which a warning is recorded; Kubernetes' number.
 const MANY: u64 = 100;
 
-/// Later than a time by this much it is surely due, should clocks differ a little.
+/// Added to a scheduled time, so that it is certainly due if clocks differ a little.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// What is due.
+/// The due time of a cron job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Since when times were looked at.
+    /// Start of the interval that was checked.
     since: Timestamp,
-    /// The last time a job should have been started for.
+    /// The latest time at which a job should have been started.
     pub(super) last: Option<Timestamp>,
     missed: u64,
 }
 
 impl Due {
-    /// Whether far too many times were missed.
+    /// True if too many times were missed.
     pub(super) fn are_many_missed(&self) -> bool {
         self.missed > MANY
     }
 }
 
-/// The times of a schedule do not follow each other, as if it were always the 31st of February.
+/// The schedule has no times, such as February 31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
 pub(super) struct NoTimes;
 
-/// What is due for a cron job now and not too late.
+/// The latest due time of a cron job whose starting deadline has not passed.
 pub(super) fn due(cron_job: &CronJob, timetable: &Timetable, now: Timestamp) -> Result<Due, NoTimes> {
     let since = since(cron_job);
     let deadline = cron_job.spec.starting_deadline_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -43,7 +43,7 @@ pub(super) fn due(cron_job: &CronJob, timetable: &Timetable, now: Timestamp) -> 
     due_since(since, timetable, now)
 }
 
-/// How long until there is something to do again, after all that was due has been done.
+/// Time until the next check, after everything due is done.
 pub(super) fn next_look(cron_job: &CronJob, timetable: &Timetable, now: Timestamp) -> Option<Duration> {
     let after = match due_since(since(cron_job), timetable, now) {
         Err(NoTimes) => now,
@@ -58,9 +58,9 @@ fn since(cron_job: &CronJob) -> Timestamp {
     cron_job.status.last_schedule_time.unwrap_or(cron_job.metadata.creation_timestamp)
 }
 
-/// All times cannot be counted one by one: a clock that was wrong may have left millions. So their number is
-/// reckoned from the distance of the first two, and only the last ones are looked at. As in upstream that
-/// finds nothing if the first two are much nearer to each other than most.
+/// Missed times cannot be enumerated: a wrong clock may have left millions. Their number is estimated from the
+/// distance of the first two, and only the last ones are enumerated. As in Kubernetes, that finds nothing if the
+/// first two are much closer to each other than most.
 fn due_since(since: Timestamp, timetable: &Timetable, now: Timestamp) -> Result<Due, NoTimes> {
     let nothing = Due { since, last: None, missed: 0 };
     let first = timetable.next(since).ok_or(NoTimes)?;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_time_is_due_that_nobody_cared_for() {
+    fn latest_missed_time_is_due() {
         let none = || json!({});
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(decide("0 * * * *", none(), None, "2026-07-09T10:30:00Z"), (None, 0, Some(1800)));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_late_is_not_due() {
+    fn time_before_the_starting_deadline_is_not_due() {
         let deadline = json!({"startingDeadlineSeconds": 600});
         let last = Some("2026-07-09T11:00:00Z");
         assert_eq!(decide("0 * * * *", deadline.clone(), last, "2026-07-09T14:30:00Z").0, None);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_never_come_are_an_error() {
+    fn schedule_without_times_is_an_error() {
         let timetable = Timetable::read("59 23 31 2 *", None).unwrap();
         let cron_job = cron_job(json!({}), None);
         assert_eq!(due(&cron_job, &timetable, at("2026-07-09T14:30:00Z")), Err(NoTimes));

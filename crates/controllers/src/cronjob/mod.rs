@@ -1,6 +1,6 @@
-//! Makes jobs when it is time for them.
+//! Creates jobs on a schedule.
 //!
-//! The name of a job says what time it is for, so whoever makes it twice makes it once.
+//! The name of a job contains its scheduled time, so creating it twice fails.
 
 mod due;
 mod object;
@@ -16,27 +16,27 @@ use coracle_base::Clock;
 use coracle_base::metrics::{Buckets, Histogram};
 use coracle_runtime::informer::{Metadata, PartialObject};
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Selection, Written, WrittenMetadata,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, Selection, StaleCache, Written, WrittenMetadata,
 };
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 use crate::pod_control::{Owner, OwnerKind, controlled_by, index_by_controller};
 use crate::view::{Job, jobs, rfc3339};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use due::next_look;
 use object::{CronJob, CronJobStatus, JobReference};
-use plan::{Known, Plan, Start, Told, plan};
+use plan::{Observed, Plan, PlannedEvent, Start, plan};
 use timetable::Timetable;
 
-/// What events and owner references call a cron job.
+/// API version and kind of a cron job in events and owner references.
 const CRON_JOB: OwnerKind = OwnerKind { api_version: "batch/v1", kind: "CronJob" };
 
-/// Which time a job is for.
+/// Annotation with the scheduled time of a job.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Cron jobs that are worked on at a time, as upstream's `concurrent-cron-job-syncs`.
+/// Concurrent reconciles, as by `--concurrent-cron-job-syncs`.
 const WORKERS: usize = 5;
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "cronjob-controller", register };
@@ -51,14 +51,14 @@ fn register(manager: &mut Manager, settings: &Settings) {
         job_objects: Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client()),
         cron_jobs: cron_jobs.clone(),
         jobs: jobs.clone(),
-        writes: OwnWrites::default(),
-        job_writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
+        job_writes: ReadYourWrites::default(),
         schedules: Mutex::default(),
         recorder: manager.recorder(REGISTRATION.name),
         clock: settings.clock.clone(),
         skew: manager.metrics().histogram(
             "cronjob_controller_job_creation_skew_duration_seconds",
-            "How long after its time a job was made.",
+            "Delay between the scheduled time of a job and its creation.",
             Buckets::exponential(1.0, 2.0, 10),
         ),
     };
@@ -85,10 +85,10 @@ enum Error {
     #[error("the server refused")]
     Refused(#[from] kube::Error),
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
 }
 
-/// The schedule and the zone a cron job had.
+/// Schedule and time zone of a cron job.
 type ScheduleText = (Box<str>, Option<Box<str>>);
 
 struct CronJobs {
@@ -96,9 +96,9 @@ struct CronJobs {
     job_objects: Objects,
     cron_jobs: Informer<CronJob>,
     jobs: Informer<Job>,
-    writes: OwnWrites,
-    job_writes: OwnWrites,
-    /// What was known when each was looked at last.
+    writes: ReadYourWrites,
+    job_writes: ReadYourWrites,
+    /// Schedule of each cron job at its last reconcile.
     schedules: Mutex<HashMap<ObjectKey, ScheduleText>>,
     recorder: Recorder,
     clock: Clock,
@@ -120,18 +120,18 @@ impl Reconcile for CronJobs {
         }
         let owner = Owner { key, kind: CRON_JOB, metadata: &cron_job.metadata };
         let jobs = controlled_by(self.jobs.store(), key.cluster(), cron_job.metadata.uid());
-        let gone = self.gone(&owner, &cron_job, &jobs).await?;
-        let known = Known { cron_job: &cron_job, jobs: &jobs, gone: &gone, now: self.clock.now() };
-        match self.carry_out(&owner, &cron_job, plan(known)).await {
-            // What was decided on is old, or gone; the change that made it so brings the key back.
-            Err(error) if refusal::is_outdated(&error) => Ok(Action::AwaitChange),
+        let missing = self.missing(&owner, &cron_job, &jobs).await?;
+        let known = Observed { cron_job: &cron_job, jobs: &jobs, missing: &missing, now: self.clock.now() };
+        match self.apply(&owner, &cron_job, plan(known)).await {
+            // The decision was based on an outdated or deleted object; its change enqueues the key again.
+            Err(error) if api_error::is_outdated(&error) => Ok(Action::AwaitChange),
             done => Ok(done?),
         }
     }
 }
 
 impl CronJobs {
-    /// Times that a new schedule would have had in the past are not made up for: it begins with its next one.
+    /// A changed schedule does not catch up on times in the past: it starts with its next time.
     fn wait_for_new_schedule(&self, key: &ObjectKey, cron_job: &CronJob) -> Option<Action> {
         let spec = &cron_job.spec;
         let text = (spec.schedule.clone(), spec.time_zone.clone());
@@ -142,34 +142,35 @@ impl CronJobs {
         next_look(cron_job, &timetable, self.clock.now()).map(Action::RequeueAfter)
     }
 
-    /// Those jobs that should run and are not there, by the server's word: the informer may be behind.
-    async fn gone(
+    /// Active jobs that do not exist, confirmed by a request to the server because the informer may be stale.
+    async fn missing(
         &self,
         owner: &Owner<'_>,
         cron_job: &CronJob,
         jobs: &[Arc<Job>],
     ) -> kube::Result<HashSet<Box<str>>> {
-        let mut gone = HashSet::new();
+        let mut missing = HashSet::new();
         for active in &cron_job.status.active {
             if jobs.iter().any(|job| active.is_to(job)) {
                 continue;
             }
-            let found: Option<PartialObject> = self.job_objects.get(&owner.beside(&active.name)).await?;
+            let found: Option<PartialObject> =
+                self.job_objects.get(&owner.namespaced_key(&active.name)).await?;
             if found.is_none_or(|found| found.metadata.uid() != &*active.uid) {
-                gone.insert(active.uid.clone());
+                missing.insert(active.uid.clone());
             }
         }
-        Ok(gone)
+        Ok(missing)
     }
 
-    async fn carry_out(&self, owner: &Owner<'_>, cron_job: &CronJob, plan: Plan) -> kube::Result<Action> {
-        let Plan { told, forget, replace, start, mut status, after } = plan;
-        for Told { is_warning, reason, message } in told {
+    async fn apply(&self, owner: &Owner<'_>, cron_job: &CronJob, plan: Plan) -> kube::Result<Action> {
+        let Plan { events, delete, replace, start, mut status, after } = plan;
+        for PlannedEvent { is_warning, reason, message } in events {
             let kind = if is_warning { EventType::Warning } else { EventType::Normal };
-            self.tell(owner, kind, reason, message);
+            self.record_event(owner, kind, reason, message);
         }
-        for job in forget {
-            // The next look tries again.
+        for job in delete {
+            // The next reconcile tries again.
             drop(self.delete(owner, job.metadata.name(), job.metadata.uid(), &mut status).await);
         }
         let started = self.start(owner, cron_job, &replace, start.as_ref(), &mut status).await;
@@ -191,21 +192,21 @@ impl CronJobs {
         uid: &str,
         status: &mut CronJobStatus,
     ) -> kube::Result<()> {
-        let key = owner.beside(name);
+        let key = owner.namespaced_key(name);
         let this_one = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let params = DeleteParams::background().preconditions(this_one);
         if let Err(error) = self.job_objects.delete(&key, &params).await {
-            let message = format!("Deleted job: {}", refusal::message(&error));
-            self.tell(owner, EventType::Warning, "FailedDelete", message);
+            let message = format!("Deleted job: {}", api_error::message(&error));
+            self.record_event(owner, EventType::Warning, "FailedDelete", message);
             return Err(error);
         }
         self.job_writes.note_deleted(owner.key, key, uid);
         status.active.retain(|active| *active.uid != *uid);
-        self.tell(owner, EventType::Normal, "SuccessfulDelete", format!("Deleted job {name}"));
+        self.record_event(owner, EventType::Normal, "SuccessfulDelete", format!("Deleted job {name}"));
         Ok(())
     }
 
-    /// Makes room, and makes the job that is due.
+    /// Deletes jobs to be replaced, and creates the job that is due.
     async fn start(
         &self,
         owner: &Owner<'_>,
@@ -219,11 +220,11 @@ impl CronJobs {
         }
         let Some(start) = start else { return Ok(()) };
         let body = job_body(owner, &cron_job.spec.job_template, start);
-        let made = match self.job_objects.create::<Written>(owner.key, &body).await {
+        let created = match self.job_objects.create::<Written>(owner.key, &body).await {
             Ok(written) => {
                 self.job_writes.note(owner.key, &written.metadata.resource_version);
                 self.skew.observe_duration(self.clock.now().since(start.scheduled));
-                self.tell(
+                self.record_event(
                     owner,
                     EventType::Normal,
                     "SuccessfulCreate",
@@ -231,9 +232,9 @@ impl CronJobs {
                 );
                 written.metadata
             }
-            Err(error) if refusal::exists_already(&error) => {
-                // Made before a crash, or by somebody else, who then has noted it.
-                let key = owner.beside(&start.name);
+            Err(error) if api_error::already_exists(&error) => {
+                // Created before a crash, or by another controller, which has recorded it then.
+                let key = owner.namespaced_key(&start.name);
                 let found: Option<PartialObject> = self.job_objects.get(&key).await?;
                 let ours = found.filter(|found| found.metadata.is_controlled_by(cron_job.metadata.uid()));
                 let Some(found) = ours else { return Ok(()) };
@@ -241,27 +242,32 @@ impl CronJobs {
                 WrittenMetadata { name, uid, resource_version }
             }
             Err(error) => {
-                if !refusal::is_terminating(&error) {
-                    let message = format!("Error creating job: {}", refusal::message(&error));
-                    self.tell(owner, EventType::Warning, "FailedCreate", message);
+                if !api_error::namespace_is_terminating(&error) {
+                    let message = format!("Error creating job: {}", api_error::message(&error));
+                    self.record_event(owner, EventType::Warning, "FailedCreate", message);
                 }
                 return Err(error);
             }
         };
-        if !status.active.iter().any(|active| active.uid == made.uid) {
+        if !status.active.iter().any(|active| active.uid == created.uid) {
             let namespace = owner.key.namespace();
-            status.active.push(JobReference::to(namespace, &start.name, &made.uid, &made.resource_version));
+            status.active.push(JobReference::to(
+                namespace,
+                &start.name,
+                &created.uid,
+                &created.resource_version,
+            ));
         }
         status.last_schedule_time = Some(start.scheduled);
         Ok(())
     }
 
-    fn tell(&self, owner: &Owner<'_>, kind: EventType, reason: &'static str, message: String) {
+    fn record_event(&self, owner: &Owner<'_>, kind: EventType, reason: &'static str, message: String) {
         self.recorder.event(owner.key.cluster(), owner.reference(), kind, reason, message);
     }
 }
 
-/// The job of a template, for a time.
+/// The job of a template for a scheduled time.
 fn job_body(owner: &Owner<'_>, template: &Value, start: &Start) -> Value {
     let part = |name: &str| template.pointer(&format!("/metadata/{name}")).filter(|part| part.is_object());
     let mut annotations = part("annotations").cloned().unwrap_or_else(|| json!({}));
@@ -279,7 +285,7 @@ fn job_body(owner: &Owner<'_>, template: &Value, start: &Start) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
 }
 
-/// A merge patch that makes the status what it is to be, if the cron job is still at this version.
+/// A merge patch that sets the status if the cron job still has this resource version.
 fn status_patch(status: &CronJobStatus, resource_version: &str) -> Value {
     let active = (!status.active.is_empty()).then_some(&status.active);
     json!({

@@ -1,4 +1,4 @@
-//! What this controller knows of a cron job.
+//! View of a CronJob.
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::{Metadata, ObjectMetadata, View};
@@ -28,7 +28,7 @@ pub(super) struct CronJobSpec {
     pub(super) failed_jobs_history_limit: Option<i32>,
 }
 
-/// What to do when a job is due and another still runs.
+/// How to handle a due job while another is still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) enum ConcurrencyPolicy {
     #[default]
@@ -47,7 +47,7 @@ pub(super) struct CronJobStatus {
     pub(super) last_successful_time: Option<Timestamp>,
 }
 
-/// A job that runs.
+/// Reference to an active job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct JobReference {

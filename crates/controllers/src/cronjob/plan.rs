@@ -1,4 +1,4 @@
-//! What is to be done about a cron job and its jobs.
+//! Decides on the jobs and the status of a cron job. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use coracle_base::Timestamp;
 
 use super::due::{due, next_look};
 use super::object::{ConcurrencyPolicy, CronJob, CronJobStatus, JobReference};
-use super::timetable::{Timetable, Unreadable, rfc1123};
+use super::timetable::{ScheduleError, Timetable, rfc1123};
 use crate::view::{Job, JobEnd};
 
-/// What a decision is made from.
+/// Observed state that a decision is based on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct Observed<'a> {
     pub(super) cron_job: &'a CronJob,
-    /// The jobs it manages.
+    /// Jobs that the cron job manages.
     pub(super) jobs: &'a [Arc<Job>],
-    /// The identities of jobs that should run and are not there.
-    pub(super) gone: &'a HashSet<Box<str>>,
+    /// Uids of active jobs that do not exist.
+    pub(super) missing: &'a HashSet<Box<str>>,
     pub(super) now: Timestamp,
 }
 
-/// What is to be done, in this order.
+/// The steps to take, in this order.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// To be told.
-    pub(super) told: Vec<Told>,
-    /// Jobs that are over and more than are to be kept.
-    pub(super) forget: Vec<Arc<Job>>,
-    /// Jobs that run and have to make room.
+    /// Events to record.
+    pub(super) events: Vec<PlannedEvent>,
+    /// Finished jobs beyond the history limits.
+    pub(super) delete: Vec<Arc<Job>>,
+    /// Active jobs to delete first, by the concurrency policy.
     pub(super) replace: Vec<JobReference>,
-    /// A job to be made, and what it is named.
+    /// Job to create.
     pub(super) start: Option<Start>,
-    /// What the status becomes, apart from what the above adds to it.
+    /// New status, before the steps above change it further.
     pub(super) status: CronJobStatus,
-    /// When to look again if nothing happens.
+    /// When to reconcile again if nothing changes.
     pub(super) after: Option<Duration>,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct Plan {
 pub(super) struct Start {
     pub(super) scheduled: Timestamp,
     pub(super) name: String,
-    /// The same time, as the job is to say it.
+    /// The scheduled time as the job's annotation holds it.
     pub(super) annotation: String,
 }
 
-/// Something to tell people about the cron job.
+/// An event about the cron job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct PlannedEvent {
     pub(super) is_warning: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
@@ -58,28 +58,28 @@ pub(super) struct Told {
 
 impl Plan {
     fn normal(&mut self, reason: &'static str, message: String) {
-        self.told.push(Told { is_warning: false, reason, message });
+        self.events.push(PlannedEvent { is_warning: false, reason, message });
     }
 
     fn warn(&mut self, reason: &'static str, message: String) {
-        self.told.push(Told { is_warning: true, reason, message });
+        self.events.push(PlannedEvent { is_warning: true, reason, message });
     }
 }
 
-/// Decides about a cron job.
-pub(super) fn plan(known: Known<'_>) -> Plan {
-    let Known { cron_job, .. } = known;
+/// Decides on all steps for a cron job.
+pub(super) fn plan(observed: Observed<'_>) -> Plan {
+    let Observed { cron_job, .. } = observed;
     let mut plan = Plan { status: cron_job.status.clone(), ..Plan::default() };
-    plan.forget = to_forget(cron_job, known.jobs);
-    note_jobs(known, &mut plan);
+    plan.delete = beyond_history_limits(cron_job, observed.jobs);
+    update_status(observed, &mut plan);
     if !cron_job.metadata.is_terminating() {
-        schedule(known, &mut plan);
+        schedule(observed, &mut plan);
     }
     plan
 }
 
-/// The oldest jobs that are over and too many.
-fn to_forget(cron_job: &CronJob, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
+/// The oldest finished jobs beyond the history limits.
+fn beyond_history_limits(cron_job: &CronJob, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
     let spec = &cron_job.spec;
     let limits = [
         (JobEnd::Complete, spec.successful_jobs_history_limit),
@@ -89,7 +89,7 @@ fn to_forget(cron_job: &CronJob, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
     for (end, limit) in limits {
         let Some(limit) = limit else { continue };
         let mut ended: Vec<_> = jobs.iter().filter(|job| job.end() == Some(end)).cloned().collect();
-        // Those that never began count as the youngest.
+        // Jobs that never started count as the youngest.
         ended.sort_by_key(|job| {
             let start = job.status.start_time;
             (start.is_none(), start, job.metadata.name().to_owned())
@@ -100,9 +100,9 @@ fn to_forget(cron_job: &CronJob, jobs: &[Arc<Job>]) -> Vec<Arc<Job>> {
     all
 }
 
-/// Brings the status up to what has become of jobs.
-fn note_jobs(known: Known<'_>, plan: &mut Plan) {
-    for job in known.jobs {
+/// Updates the status from the state of the jobs.
+fn update_status(observed: Observed<'_>, plan: &mut Plan) {
+    for job in observed.jobs {
         let name = job.metadata.name();
         let is_active = plan.status.active.iter().any(|active| active.is_to(job));
         match job.end() {
@@ -124,18 +124,18 @@ fn note_jobs(known: Known<'_>, plan: &mut Plan) {
             }
         }
     }
-    let gone = |active: &JobReference| known.gone.contains(&active.uid);
-    for missing in plan.status.active.extract_if(.., |active| gone(active)).collect::<Vec<_>>() {
+    let missing = |active: &JobReference| observed.missing.contains(&active.uid);
+    for missing in plan.status.active.extract_if(.., |active| missing(active)).collect::<Vec<_>>() {
         plan.normal("MissingJob", format!("Active job went missing: {}", missing.name));
     }
 }
 
-/// Finds out whether a job is due, and when to look again.
-fn schedule(known: Known<'_>, plan: &mut Plan) {
-    let Known { cron_job, now, .. } = known;
+/// Determines whether a job is due, and when to check again.
+fn schedule(observed: Observed<'_>, plan: &mut Plan) {
+    let Observed { cron_job, now, .. } = observed;
     let spec = &cron_job.spec;
     let timetable = Timetable::read(&spec.schedule, spec.time_zone.as_deref());
-    if let Err(Unreadable::Zone(error)) = &timetable {
+    if let Err(ScheduleError::Zone(error)) = &timetable {
         let zone = spec.time_zone.as_deref().unwrap_or_default();
         return plan.warn("UnknownTimeZone", format!("invalid timeZone: {zone:?}: {error}"));
     }
@@ -150,7 +150,7 @@ fn schedule(known: Known<'_>, plan: &mut Plan) {
     }
     let timetable = match timetable {
         Ok(timetable) => timetable,
-        Err(Unreadable::Zone(error) | Unreadable::Schedule(error)) => {
+        Err(ScheduleError::Zone(error) | ScheduleError::Schedule(error)) => {
             return plan.warn("UnparseableSchedule", format!("unparseable schedule: {schedule:?} : {error}"));
         }
     };
@@ -165,12 +165,12 @@ fn schedule(known: Known<'_>, plan: &mut Plan) {
             "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         plan.warn("TooManyMissedTimes", message.to_owned());
     }
-    start(known, &timetable, scheduled, plan);
+    start(observed, &timetable, scheduled, plan);
 }
 
-/// Starts a job for a time, unless that was done, or is too late, or not allowed.
-fn start(known: Known<'_>, timetable: &Timetable, scheduled: Timestamp, plan: &mut Plan) {
-    let Known { cron_job, now, .. } = known;
+/// Plans a job for a scheduled time, unless it is already started, too late, or not allowed.
+fn start(observed: Observed<'_>, timetable: &Timetable, scheduled: Timestamp, plan: &mut Plan) {
+    let Observed { cron_job, now, .. } = observed;
     let spec = &cron_job.spec;
     let deadline = spec.starting_deadline_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     if deadline.is_some_and(|seconds| scheduled + Duration::from_secs(seconds) < now) {

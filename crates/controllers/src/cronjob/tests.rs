@@ -1,4 +1,4 @@
-//! What is decided about cron jobs, case by case.
+//! Decisions of the cron job controller, case by case.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use coracle_runtime::{ClusterId, ObjectKey};
 use serde_json::{Value, json};
 
 use super::object::CronJob;
-use super::plan::{Known, Plan, Start, plan};
+use super::plan::{Observed, Plan, Start, plan};
 use super::{CRON_JOB, job_body, status_patch};
 use crate::pod_control::Owner;
 use crate::view::Job;
@@ -17,7 +17,7 @@ fn at(text: &str) -> Timestamp {
     coracle_runtime::informer::timestamp(text)
 }
 
-/// Every hour, made at ten past ten.
+/// An hourly cron job, created at ten past ten.
 fn cron_job(spec: Value, status: Value) -> CronJob {
     let metadata =
         json!({"name": "c", "namespace": "n", "uid": "u", "creationTimestamp": "2026-07-09T10:10:00Z"});
@@ -39,17 +39,17 @@ fn active(names: &[&str]) -> Value {
     names.iter().map(|name| json!({"name": name, "uid": name, "namespace": "n"})).collect()
 }
 
-fn decide(cron_job: &CronJob, jobs: &[Arc<Job>], gone: &[&str], now: &str) -> Plan {
-    let gone: HashSet<_> = gone.iter().map(|uid| Box::from(*uid)).collect();
-    plan(Known { cron_job, jobs, gone: &gone, now: at(now) })
+fn decide(cron_job: &CronJob, jobs: &[Arc<Job>], missing: &[&str], now: &str) -> Plan {
+    let missing: HashSet<_> = missing.iter().map(|uid| Box::from(*uid)).collect();
+    plan(Observed { cron_job, jobs, missing: &missing, now: at(now) })
 }
 
-fn told(plan: &Plan) -> Vec<(&'static str, &str)> {
-    plan.told.iter().map(|told| (told.reason, told.message.as_str())).collect()
+fn events(plan: &Plan) -> Vec<(&'static str, &str)> {
+    plan.events.iter().map(|events| (events.reason, events.message.as_str())).collect()
 }
 
 #[test]
-fn a_job_is_started_when_it_is_due() {
+fn due_job_is_started() {
     let fresh = cron_job(json!({}), json!({}));
     let early = decide(&fresh, &[], &[], "2026-07-09T10:30:00Z");
     assert!(early.start.is_none());
@@ -69,7 +69,7 @@ fn a_job_is_started_when_it_is_due() {
 }
 
 #[test]
-fn nothing_is_started_in_vain() {
+fn suspended_terminating_or_invalid_cron_job_starts_nothing() {
     let suspended = decide(&cron_job(json!({"suspend": true}), json!({})), &[], &[], "2026-07-09T11:00:01Z");
     assert!(suspended.start.is_none() && suspended.after.is_none());
     let mut going = cron_job(json!({}), json!({}));
@@ -77,21 +77,21 @@ fn nothing_is_started_in_vain() {
     assert!(decide(&going, &[], &[], "2026-07-09T11:00:01Z").start.is_none());
     let bad = decide(&cron_job(json!({"schedule": "often"}), json!({})), &[], &[], "2026-07-09T11:00:01Z");
     let error = "unparseable schedule: \"often\" : expected exactly 5 fields, found 1: [often]";
-    assert_eq!(told(&bad), [("UnparseableSchedule", error)]);
+    assert_eq!(events(&bad), [("UnparseableSchedule", error)]);
     let lost = decide(&cron_job(json!({"timeZone": "Mars"}), json!({})), &[], &[], "2026-07-09T11:00:01Z");
-    assert_eq!(told(&lost), [("UnknownTimeZone", "invalid timeZone: \"Mars\": unknown time zone Mars")]);
+    assert_eq!(events(&lost), [("UnknownTimeZone", "invalid timeZone: \"Mars\": unknown time zone Mars")]);
     let never =
         decide(&cron_job(json!({"schedule": "0 0 31 2 *"}), json!({})), &[], &[], "2026-07-09T11:00:01Z");
     let error = "invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second";
-    assert_eq!(told(&never), [("InvalidSchedule", error)]);
+    assert_eq!(events(&never), [("InvalidSchedule", error)]);
     let missed = cron_job(json!({"schedule": "* * * * *"}), json!({}));
     let plan = decide(&missed, &[], &[], "2026-07-10T10:10:30Z");
-    assert_eq!(told(&plan)[0].0, "TooManyMissedTimes");
+    assert_eq!(events(&plan)[0].0, "TooManyMissedTimes");
     assert_eq!(plan.start.unwrap().scheduled, at("2026-07-10T10:10:00Z"));
 }
 
 #[test]
-fn a_job_that_still_runs_matters_as_the_policy_says() {
+fn concurrency_policy_applies_to_active_jobs() {
     let running = [job("old", None, None)];
     let decide = |policy: &str| {
         let cron_job = cron_job(json!({"concurrencyPolicy": policy}), json!({"active": active(&["old"])}));
@@ -101,14 +101,14 @@ fn a_job_that_still_runs_matters_as_the_policy_says() {
     let forbidden = decide("Forbid");
     assert!(forbidden.start.is_none());
     let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-    assert_eq!(told(&forbidden), [("JobAlreadyActive", message)]);
+    assert_eq!(events(&forbidden), [("JobAlreadyActive", message)]);
     let replaced = decide("Replace");
     assert!(replaced.start.is_some());
     assert_eq!(&*replaced.replace[0].name, "old");
 }
 
 #[test]
-fn the_status_follows_the_jobs() {
+fn status_reflects_the_jobs() {
     let cron_job = cron_job(json!({}), json!({"active": active(&["done", "failed", "lost", "runs"])}));
     let jobs = [
         job("done", Some("Complete"), None),
@@ -126,11 +126,11 @@ fn the_status_follows_the_jobs() {
         ("UnexpectedJob", "Saw a job that the controller did not create or forgot: alien"),
         ("MissingJob", "Active job went missing: lost"),
     ];
-    assert_eq!(told(&plan), expected);
+    assert_eq!(events(&plan), expected);
 }
 
 #[test]
-fn the_oldest_jobs_are_forgotten() {
+fn oldest_finished_jobs_are_deleted() {
     let limits = json!({"successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0});
     let jobs = [
         job("b", Some("Complete"), Some("2026-07-09T09:00:00Z")),
@@ -140,14 +140,14 @@ fn the_oldest_jobs_are_forgotten() {
         job("r", None, Some("2026-07-09T08:00:00Z")),
     ];
     let plan = decide(&cron_job(limits, json!({})), &jobs, &[], "2026-07-09T10:30:00Z");
-    let names: Vec<_> = plan.forget.iter().map(|job| job.metadata.name()).collect();
+    let names: Vec<_> = plan.delete.iter().map(|job| job.metadata.name()).collect();
     assert_eq!(names, ["b", "a", "f"]);
     let unlimited = cron_job(json!({}), json!({}));
-    assert!(decide(&unlimited, &jobs, &[], "2026-07-09T10:30:00Z").forget.is_empty());
+    assert!(decide(&unlimited, &jobs, &[], "2026-07-09T10:30:00Z").delete.is_empty());
 }
 
 #[test]
-fn jobs_and_status_are_written_as_upstream_does() {
+fn job_and_status_match_kubernetes() {
     let template = json!({
         "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {"template": {"spec": {}}},
     });

@@ -1,44 +1,45 @@
-//! When a schedule is due, in its time zone.
+//! Evaluates a schedule in its time zone.
 //!
-//! A time that a clock on the wall shows twice, because it is set back, is due twice; one that it never
-//! shows, because it is set forward, is not due that day. Both are as in upstream.
+//! A wall clock time that occurs twice, because the clock is set back, is due twice; one that does not occur, because
+//! the clock is set forward, is not due that day. Both are as in Kubernetes.
 
 use coracle_base::Timestamp;
 use coracle_meta::cron::{self, Calendar, Schedule};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp as Instant, ToSpan, Zoned};
 
-/// What is never due in so many years is never due, as in upstream: the 31st of February, for one.
+/// A schedule without a time in this many years never has one, as in Kubernetes: February 31, for example.
 const MAX_YEARS: i16 = 5;
 
 const MINUTE_MS: u64 = 60_000;
 
-/// A schedule and its zone.
+/// A schedule and its time zone.
 #[derive(Clone, Debug)]
 pub(super) struct Timetable {
     schedule: Schedule,
     zone: TimeZone,
 }
 
-/// Why there is no timetable. The server has refused both, unless they come from another version of it.
+/// Why a schedule is unreadable. Validation rejects both cases, unless another version of the server accepted them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub(super) enum ScheduleError {
     Zone(String),
     Schedule(String),
 }
 
 impl Timetable {
-    /// Reads a schedule. A zone in the schedule itself counts more than the other.
-    pub(super) fn read(schedule: &str, zone: Option<&str>) -> Result<Self, Unreadable> {
-        let outer = zone.map(|name| zone_of(name).map_err(Unreadable::Zone)).transpose()?;
-        let (inner, schedule) = cron::split_zone(schedule).map_err(Unreadable::Schedule)?;
-        let bad = |name: &str, error| Unreadable::Schedule(format!("provided bad location {name}: {error}"));
+    /// Parses a schedule. A zone within the schedule takes precedence over `zone`.
+    pub(super) fn read(schedule: &str, zone: Option<&str>) -> Result<Self, ScheduleError> {
+        let outer = zone.map(|name| zone_of(name).map_err(ScheduleError::Zone)).transpose()?;
+        let (inner, schedule) = cron::split_zone(schedule).map_err(ScheduleError::Schedule)?;
+        let bad =
+            |name: &str, error| ScheduleError::Schedule(format!("provided bad location {name}: {error}"));
         let inner = inner.map(|name| zone_of(name).map_err(|error| bad(name, error))).transpose()?;
-        let schedule = Schedule::parse(schedule).map_err(Unreadable::Schedule)?;
+        let schedule = Schedule::parse(schedule).map_err(ScheduleError::Schedule)?;
         Ok(Self { schedule, zone: inner.or(outer).unwrap_or(TimeZone::UTC) })
     }
 
-    /// When it is due for the first time after this; none if that is too far away to be sensible.
+    /// The first time after `after`; `None` if it is too far away to be sensible.
     pub(super) fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.schedule {
             Schedule::Every { seconds } => {
@@ -52,7 +53,7 @@ impl Timetable {
         }
     }
 
-    /// The first whole minute from then on that the calendar has.
+    /// The first whole minute from `from` on that matches the calendar.
     fn next_in(&self, calendar: &Calendar, from: Timestamp) -> Option<Timestamp> {
         let mut at = self.zoned(from)?;
         let last_year = at.year() + MAX_YEARS;
@@ -73,7 +74,7 @@ impl Timetable {
         None
     }
 
-    /// A time as an annotation has it, with its distance from UTC.
+    /// Formats a time for an annotation, with its UTC offset.
     pub(super) fn rfc3339(&self, at: Timestamp, zone: Option<&str>) -> String {
         let zone = zone.map_or(Ok(TimeZone::UTC), zone_of).unwrap_or(TimeZone::UTC);
         let Some(at) = instant(at) else { return String::new() };
@@ -87,7 +88,7 @@ impl Timetable {
     }
 }
 
-/// A time as mail has it, in UTC.
+/// Formats a time as in RFC 1123, in UTC.
 pub(super) fn rfc1123(at: Timestamp) -> String {
     instant(at).map(|at| at.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()).unwrap_or_default()
 }
@@ -104,7 +105,7 @@ fn later(at: &Zoned, minutes: i64) -> Option<Zoned> {
     at.checked_add(SignedDuration::from_mins(minutes)).ok()
 }
 
-/// The zones come with the program, so that no machine changes when a job is due.
+/// Time zones are compiled in, so that the machine's zone data does not change when a job is due.
 fn zone_of(name: &str) -> Result<TimeZone, String> {
     if name.is_empty() {
         return Ok(TimeZone::UTC);
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_are_due_in_their_zone() {
+    fn schedule_is_due_in_its_time_zone() {
         for (schedule, zone, after, expected) in [
             ("*/15 * * * *", None, "2026-07-09T14:45:00Z", "2026-07-09T15:00:00Z"),
             ("*/15 * * * *", None, "2026-07-09T14:59:59Z", "2026-07-09T15:00:00Z"),
@@ -151,27 +152,27 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_are_set_repeat_and_skip() {
+    fn daylight_saving_repeats_and_skips_times() {
         let zone = Some("America/New_York");
-        // At two it is three.
+        // The clock jumps from two to three.
         let skipped = next("30 2 * * *", zone, "2026-03-07T12:00:00Z", 1);
         assert_eq!(skipped, ["2026-03-09T06:30:00Z"]);
-        // At two it is one again.
+        // The clock jumps from two to one.
         let repeated = next("30 1 * * *", zone, "2026-11-01T00:00:00Z", 3);
         assert_eq!(repeated, ["2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z", "2026-11-02T06:30:00Z"]);
-        // At midnight it is one, and the day begins then.
+        // The clock jumps from midnight to one, where the day begins.
         let no_midnight = next("0 5 6 9 *", Some("America/Santiago"), "2026-08-01T00:00:00Z", 1);
         assert_eq!(no_midnight, ["2026-09-06T08:00:00Z"]);
     }
 
     #[test]
-    fn what_never_comes_is_not_waited_for() {
+    fn schedule_without_times_has_no_next_time() {
         let never = Timetable::read("59 23 31 2 *", None).unwrap();
         assert_eq!(never.next(at("2026-01-01T00:00:00Z")), None);
     }
 
     #[test]
-    fn times_are_written_as_upstream_does() {
+    fn timestamps_format_as_in_kubernetes() {
         let timetable = Timetable::read("* * * * *", None).unwrap();
         let time = at("2026-07-09T14:45:00Z");
         assert_eq!(timetable.rfc3339(time, None), "2026-07-09T14:45:00Z");
@@ -181,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn unreadable_schedule_returns_the_reason() {
         let read = |schedule: &str, zone| Timetable::read(schedule, zone).unwrap_err();
-        assert_eq!(read("* * * * *", Some("Mars")), Unreadable::Zone("unknown time zone Mars".into()));
+        assert_eq!(read("* * * * *", Some("Mars")), ScheduleError::Zone("unknown time zone Mars".into()));
         let error = "provided bad location Mars: unknown time zone Mars".to_owned();
-        assert_eq!(read("TZ=Mars * * * * *", None), Unreadable::Schedule(error));
+        assert_eq!(read("TZ=Mars * * * * *", None), ScheduleError::Schedule(error));
         let error = "expected exactly 5 fields, found 1: [often]".to_owned();
-        assert_eq!(read("often", None), Unreadable::Schedule(error));
+        assert_eq!(read("often", None), ScheduleError::Schedule(error));
     }
 }

@@ -1,14 +1,13 @@
-//! What these controllers need to know of a definition, without its schemas.
+//! View of a CustomResourceDefinition, without its schemas.
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::{Metadata, View};
 use k8s_openapi::jiff;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Where a definition for a group of the Kubernetes community says who approved it.
+/// Annotation that approves a definition in a group of the Kubernetes community.
 const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// A definition.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Definition {
@@ -48,7 +47,7 @@ pub(super) struct Version {
     pub(super) storage: bool,
 }
 
-/// What its kind is called.
+/// Names of the defined kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Names {
@@ -82,9 +81,9 @@ pub(super) struct Condition {
     pub(super) message: String,
 }
 
-/// What a condition is to say.
+/// A condition to set.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said<'a> {
+pub(super) struct NewCondition<'a> {
     pub(super) kind: &'a str,
     pub(super) holds: bool,
     pub(super) reason: &'a str,
@@ -106,7 +105,7 @@ impl Definition {
         self.metadata.plain.deletion_timestamp.is_some()
     }
 
-    /// Who approved it, if it says.
+    /// The approval annotation; empty if missing.
     pub(super) fn approval(&self) -> &str {
         self.metadata.annotations.approval.as_deref().unwrap_or_default()
     }
@@ -121,14 +120,14 @@ impl Status {
         self.conditions.iter().any(|condition| condition.kind == kind)
     }
 
-    /// Says something, and when it began to be so.
-    pub(super) fn say(&mut self, said: Said<'_>, now: Timestamp) {
+    /// Sets a condition, and its transition time if its status changes.
+    pub(super) fn set_condition(&mut self, new_condition: NewCondition<'_>, now: Timestamp) {
         let mut new = Condition {
-            kind: said.kind.to_owned(),
-            status: if said.holds { "True" } else { "False" }.to_owned(),
+            kind: new_condition.kind.to_owned(),
+            status: if new_condition.holds { "True" } else { "False" }.to_owned(),
             last_transition_time: time(now),
-            reason: said.reason.to_owned(),
-            message: said.message.to_owned(),
+            reason: new_condition.reason.to_owned(),
+            message: new_condition.message.to_owned(),
         };
         match self.conditions.iter_mut().find(|known| known.kind == new.kind) {
             None => self.conditions.push(new),
@@ -142,12 +141,12 @@ impl Status {
     }
 }
 
-/// The annotation, for messages.
+/// Name of the approval annotation, for messages.
 pub(super) fn approval_annotation() -> &'static str {
     APPROVAL_ANNOTATION
 }
 
-/// To the second. None only for times no clock shows.
+/// With a precision of one second. `None` only for times outside the calendar.
 fn time(now: Timestamp) -> Option<String> {
     let seconds = i64::try_from(now.as_millis() / 1000).ok()?;
     jiff::Timestamp::from_second(seconds).ok().map(|time| time.to_string())

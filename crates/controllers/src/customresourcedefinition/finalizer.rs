@@ -1,4 +1,4 @@
-//! The objects of a definition that is deleted go first; then it is let go.
+//! Deletes the objects of a CustomResourceDefinition that is being deleted, then removes the finalizer.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use kube::Client;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
-use super::definition::{Definition, Said};
+use super::definition::{Definition, NewCondition};
 use super::{informer, objects, patch_status};
-use crate::inventory::{self, Change as InventoryChange};
+use crate::ownership_graph::{self, Change as GraphChange};
 use crate::{Registration, Settings};
 
-/// The finalizer this controller stands for.
+/// Finalizer of this controller.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// How many definitions are emptied at a time, as in upstream.
+/// Concurrent reconciles, as in Kubernetes.
 const WORKERS: usize = 5;
 
-/// When to look again at objects that others hold, as upstream: of kinds that cannot be followed any more
-/// nobody tells.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Retry interval while objects are held by finalizers, as in Kubernetes: kinds that are no longer served have no
+/// watch events.
+const RECHECK_PERIOD: Duration = Duration::from_secs(5);
 
-/// Objects asked for at a time.
+/// Page size of lists.
 const PAGE: u32 = 500;
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "crd-finalizer-controller", register };
@@ -38,40 +38,41 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let reconcile = Finalizer { client, objects: objects(manager), clock };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("crd_finalizer")
-        .watches(&definitions, going);
-    let inventory = inventory::shared(manager);
-    inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
+        .watches(&definitions, terminating);
+    let ownership_graph = ownership_graph::shared(manager);
+    ownership_graph
+        .subscribe(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
     manager.add(controller.workers(WORKERS));
 }
 
-fn going(change: &Change<Definition>) -> Option<ObjectKey> {
-    let is_going = change.new.as_ref().is_some_and(|one| one.is_terminating());
-    is_going.then(|| change.key.clone())
+fn terminating(change: &Change<Definition>) -> Option<ObjectKey> {
+    let is_terminating = change.new.as_ref().is_some_and(|one| one.is_terminating());
+    is_terminating.then(|| change.key.clone())
 }
 
-/// The definition that is being deleted and has lost the last object in a namespace.
-fn emptied(definitions: &Informer<Definition>, change: &InventoryChange) -> Vec<ObjectKey> {
-    let InventoryChange::Removed { namespace, resource, left: 0 } = change else { return Vec::new() };
+/// The definition that is being deleted and whose last object in a namespace was removed.
+fn emptied(definitions: &Informer<Definition>, change: &GraphChange) -> Vec<ObjectKey> {
+    let GraphChange::Removed { namespace, resource, left: 0 } = change else { return Vec::new() };
     let name = format!("{}.{}", resource.plural, resource.group);
     let key = ObjectKey::cluster_wide(namespace.cluster().clone(), name);
-    let is_going = definitions.store().get(&key).is_some_and(|definition| definition.is_terminating());
-    if is_going { vec![key] } else { Vec::new() }
+    let is_terminating = definitions.store().get(&key).is_some_and(|definition| definition.is_terminating());
+    if is_terminating { vec![key] } else { Vec::new() }
 }
 
-/// What is to happen to a definition.
+/// Next step for a definition.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
-    /// It is not being deleted, or not ours to hold any more.
+    /// It is not being deleted, or no longer has the finalizer.
     Nothing,
-    /// It has to be said that its objects are being deleted.
+    /// Set the condition that its objects are being deleted.
     Announce,
-    /// Its objects are to be deleted, which are stored in this version.
+    /// Delete its objects through this version, the storage version.
     Empty(String),
-    /// There can be no objects.
-    LetGo(Reason),
+    /// Remove the finalizer: there are no objects.
+    RemoveFinalizer(Reason),
 }
 
-/// Why a definition is let go.
+/// Why the finalizer may be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Emptied,
@@ -79,16 +80,16 @@ enum Reason {
 }
 
 impl Reason {
-    fn said(self) -> Said<'static> {
+    fn condition(self) -> NewCondition<'static> {
         let (reason, message) = match self {
             Self::Emptied => ("InstanceDeletionCompleted", "removed all instances"),
             Self::NeverEstablished => ("NeverEstablished", "resource was never established"),
         };
-        Said { kind: "Terminating", holds: false, reason, message }
+        NewCondition { kind: "Terminating", holds: false, reason, message }
     }
 }
 
-const ANNOUNCEMENT: Said<'static> = Said {
+const ANNOUNCEMENT: NewCondition<'static> = NewCondition {
     kind: "Terminating",
     holds: true,
     reason: "InstanceDeletionInProgress",
@@ -106,12 +107,12 @@ fn plan(definition: &Definition) -> Plan {
         return Plan::Announce;
     }
     if !definition.status.is_true("Established") {
-        return Plan::LetGo(Reason::NeverEstablished);
+        return Plan::RemoveFinalizer(Reason::NeverEstablished);
     }
-    // The server lets it be reached now, whether it is served or not.
+    // The server serves the storage version of a terminating definition, even if it is not otherwise served.
     match definition.spec.versions.iter().find(|version| version.storage) {
         Some(version) => Plan::Empty(version.name.clone()),
-        None => Plan::LetGo(Reason::Emptied),
+        None => Plan::RemoveFinalizer(Reason::Emptied),
     }
 }
 
@@ -125,24 +126,27 @@ impl Reconcile for Finalizer {
     type Error = kube::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
-        // Not from the cache: deleting is the one thing that must not be done on old news.
+        // Read from the server, because deletions must not be based on a stale cache.
         let Some(mut definition) = self.objects.get(key).await? else { return Ok(Action::AwaitChange) };
         if plan(&definition) == Plan::Announce {
-            match self.tell(key, definition, ANNOUNCEMENT, false).await? {
-                Some(told) => definition = told,
+            match self.set_status(key, definition, ANNOUNCEMENT, false).await? {
+                Some(updated) => definition = updated,
                 None => return Ok(Action::AwaitChange),
             }
         }
         match plan(&definition) {
             Plan::Nothing | Plan::Announce => {}
-            Plan::LetGo(reason) => drop(self.tell(key, definition, reason.said(), true).await?),
+            Plan::RemoveFinalizer(reason) => {
+                drop(self.set_status(key, definition, reason.condition(), true).await?)
+            }
             Plan::Empty(version) => match self.empty(key.cluster(), &definition, &version).await {
-                Ok(true) => drop(self.tell(key, definition, Reason::Emptied.said(), true).await?),
-                Ok(false) => return Ok(Action::RequeueAfter(LOOK_AGAIN)),
+                Ok(true) => drop(self.set_status(key, definition, Reason::Emptied.condition(), true).await?),
+                Ok(false) => return Ok(Action::RequeueAfter(RECHECK_PERIOD)),
                 Err(error) => {
                     let message = format!("could not issue all deletes: {error}");
-                    let failed = Said { reason: "InstanceDeletionFailed", message: &message, ..ANNOUNCEMENT };
-                    self.tell(key, definition, failed, false).await?;
+                    let failed =
+                        NewCondition { reason: "InstanceDeletionFailed", message: &message, ..ANNOUNCEMENT };
+                    self.set_status(key, definition, failed, false).await?;
                     return Err(error);
                 }
             },
@@ -152,28 +156,28 @@ impl Reconcile for Finalizer {
 }
 
 impl Finalizer {
-    /// Says how far it has come, and lets it go if that is the end.
-    async fn tell(
+    /// Sets the condition, and removes the finalizer if `remove_finalizer`.
+    async fn set_status(
         &self,
         key: &ObjectKey,
         definition: Definition,
-        said: Said<'_>,
-        lets_go: bool,
+        condition: NewCondition<'_>,
+        remove_finalizer: bool,
     ) -> Result<Option<Definition>, kube::Error> {
         let (metadata, mut status) = (&definition.metadata, definition.status.clone());
-        status.say(said, self.clock.now());
+        status.set_condition(condition, self.clock.now());
         let mut patch = json!({
             "metadata": {"resourceVersion": metadata.plain.resource_version},
             "status": {"conditions": status.conditions},
         });
-        if lets_go {
+        if remove_finalizer {
             let others: Vec<_> = metadata.finalizers.iter().filter(|name| *name != FINALIZER).collect();
             patch["metadata"]["finalizers"] = json!(others);
         }
         patch_status(&self.objects, key, &patch).await
     }
 
-    /// Deletes all objects; whether none is left.
+    /// Deletes all objects. True if none is left.
     async fn empty(
         &self,
         cluster: &ClusterId,
@@ -191,7 +195,7 @@ impl Finalizer {
     }
 }
 
-/// Where there are objects; of no name for those in no namespace.
+/// Namespaces that contain objects; the empty name stands for cluster-scoped objects.
 async fn namespaces(objects: &Objects, cluster: &ClusterId) -> Result<BTreeSet<String>, kube::Error> {
     let (mut found, anywhere) = (BTreeSet::new(), ObjectKey::cluster_wide(cluster.clone(), ""));
     let note = |page: Vec<MetadataOnly>| {
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_go_first_and_only_if_there_can_be_any() {
+    fn objects_are_deleted_before_the_finalizer_is_removed() {
         let (ours, pending) =
             (json!([FINALIZER]), json!({"type": "Terminating", "reason": "InstanceDeletionPending"}));
         let announced = json!({"type": "Terminating", "reason": "InstanceDeletionInProgress"});
@@ -226,7 +230,7 @@ mod tests {
         let planned = |conditions| plan(&definition(ours.clone(), conditions));
         assert_eq!(planned(json!([established, pending])), Plan::Announce);
         assert_eq!(planned(json!([established, announced])), Plan::Empty("v1".into()), "as stored");
-        assert_eq!(planned(json!([announced])), Plan::LetGo(Reason::NeverEstablished));
+        assert_eq!(planned(json!([announced])), Plan::RemoveFinalizer(Reason::NeverEstablished));
         assert_eq!(plan(&definition(json!(["other"]), json!([]))), Plan::Nothing);
         assert_eq!(plan(&Definition::default()), Plan::Nothing);
     }

@@ -1,8 +1,7 @@
-//! Custom kinds come into being and go: the names of a definition are accepted if nobody else has
-//! them, the objects of one that is deleted go first, and APIServices tell which versions there are.
+//! Controllers of CustomResourceDefinitions: accept names that are free, delete the objects of deleted definitions,
+//! and register versions as APIServices.
 //!
-//! Upstream does this in its API server, with seven controllers; they are `naming`, `finalizer` and
-//! `registration` here.
+//! Kubernetes runs seven such controllers in kube-apiserver; here they are `naming`, `finalizer` and `registration`.
 
 mod definition;
 pub(crate) mod finalizer;
@@ -16,24 +15,24 @@ use serde_json::Value;
 
 pub(crate) use definition::Definition;
 
-/// Who owns what these controllers write, as in upstream, where they are part of the server.
+/// Field manager of these controllers, which are part of kube-apiserver in Kubernetes.
 const MANAGER: &str = "kube-apiserver";
 
-/// Definitions in one answer. Many have more than a hundred kilobytes, of which little is kept.
+/// Page size of lists. Many definitions exceed a hundred kilobytes, of which little is cached.
 const PAGE: u32 = 16;
 
-/// All definitions, for every controller.
+/// The informer of all definitions.
 pub(crate) fn informer(manager: &mut Manager) -> Informer<Definition> {
     manager.informer(Selection::of::<CustomResourceDefinition>().in_pages_of(PAGE))
 }
 
-/// All definitions, to write them.
+/// Typed access to definitions, for writes.
 fn objects(manager: &Manager) -> Objects {
     Objects::of::<CustomResourceDefinition>(manager.client())
 }
 
-/// Changes the status of a definition, and its finalizers. None if it is gone or has changed: then its
-/// change brings the key back.
+/// Patches the status of a definition, and its finalizers. `None` if it is gone or has changed, in which case its
+/// change enqueues the key again.
 async fn patch_status(
     definitions: &Objects,
     key: &ObjectKey,

@@ -1,4 +1,4 @@
-//! Accepts the names of a definition and establishes it, or says what stands in the way.
+//! Accepts the names of a definition and sets it to Established, or reports the conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +7,11 @@ use coracle_base::{Clock, Timestamp};
 use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use serde_json::json;
 
-use super::definition::{Definition, Names, Said, Status, approval_annotation};
+use super::definition::{Definition, Names, NewCondition, Status, approval_annotation};
 use super::{informer, objects, patch_status};
 use crate::{Registration, Settings};
 
-/// What a message about approvals ends with.
+/// Suffix of messages about approvals.
 const DISCUSSION: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
 pub(crate) const REGISTRATION: Registration =
@@ -22,15 +22,15 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (objects, clock) = (objects(manager), settings.clock.clone());
     let reconcile = Naming { objects, clock, definitions: definitions.clone(), written: Mutex::default() };
     let others = definitions.clone();
-    // One worker: who asks first gets a name.
+    // One worker: the first definition gets a name.
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("crd_naming_condition_controller")
-        .watches(&definitions, move |change| concerned(change, &others));
+        .watches(&definitions, move |change| keys_to_check(change, &others));
     manager.add(controller);
 }
 
-/// The definition itself, and those of its group that wait for names it may have set free.
-fn concerned(change: &Change<Definition>, definitions: &Informer<Definition>) -> Vec<ObjectKey> {
+/// The definition itself, and those of its group that wait for names that it may have released.
+fn keys_to_check(change: &Change<Definition>, definitions: &Informer<Definition>) -> Vec<ObjectKey> {
     let Some(group) = change.new.as_ref().or(change.old.as_ref()).map(|one| &one.spec.group) else {
         return Vec::new();
     };
@@ -47,7 +47,7 @@ fn is_settled(definition: &Definition) -> bool {
     definition.spec.names == definition.status.accepted_names && definition.status.is_true("Established")
 }
 
-/// Names that others have.
+/// Names in use by other definitions.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Used {
     resources: BTreeSet<String>,
@@ -62,7 +62,7 @@ impl Used {
     }
 }
 
-/// What the status of a definition should be, if that is not what it is.
+/// The new status of a definition; `None` if it stays the same.
 fn plan(definition: &Definition, used: &Used, now: Timestamp) -> Option<Status> {
     let before = &definition.status;
     let mut status = before.clone();
@@ -71,20 +71,20 @@ fn plan(definition: &Definition, used: &Used, now: Timestamp) -> Option<Status> 
     }
     if status.is_true("NamesAccepted") && !status.is_true("Established") {
         let message = "the initial names have been accepted";
-        say(&mut status, "Established", true, "InitialNamesAccepted", message, now);
+        set_condition(&mut status, "Established", true, "InitialNamesAccepted", message, now);
     } else if !status.has("Established") {
-        say(&mut status, "Established", false, "NotAccepted", "not all names are accepted", now);
+        set_condition(&mut status, "Established", false, "NotAccepted", "not all names are accepted", now);
     }
-    note_approval(definition, &mut status, now);
+    set_approval(definition, &mut status, now);
     let changed = status.conditions != before.conditions || status.accepted_names != before.accepted_names;
     changed.then_some(status)
 }
 
-fn say(status: &mut Status, kind: &str, holds: bool, reason: &str, message: &str, now: Timestamp) {
-    status.say(Said { kind, holds, reason, message }, now);
+fn set_condition(status: &mut Status, kind: &str, holds: bool, reason: &str, message: &str, now: Timestamp) {
+    status.set_condition(NewCondition { kind, holds, reason, message }, now);
 }
 
-/// Takes as many of the names as are free. The last conflict is the one that is told.
+/// Accepts the names that are free. The condition reports the last conflict.
 fn accept_names(definition: &Definition, used: &Used, status: &mut Status, now: Timestamp) {
     let (wanted, has) = (&definition.spec.names, definition.status.accepted_names.clone());
     let mut accepted = has.clone();
@@ -128,13 +128,13 @@ fn accept_names(definition: &Definition, used: &Used, status: &mut Status, now: 
 
     status.accepted_names = accepted;
     match conflict {
-        None => say(status, "NamesAccepted", true, "NoConflicts", "no conflicts found", now),
-        Some((reason, message)) => say(status, "NamesAccepted", false, reason, &message, now),
+        None => set_condition(status, "NamesAccepted", true, "NoConflicts", "no conflicts found", now),
+        Some((reason, message)) => set_condition(status, "NamesAccepted", false, reason, &message, now),
     }
 }
 
-/// Groups of the Kubernetes community are told apart by who approved them.
-fn note_approval(definition: &Definition, status: &mut Status, now: Timestamp) {
+/// Sets the approval condition of groups of the Kubernetes community.
+fn set_approval(definition: &Definition, status: &mut Status, now: Timestamp) {
     let group = &definition.spec.group;
     let is_of = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
     if !is_of("k8s.io") && !is_of("kubernetes.io") {
@@ -156,10 +156,11 @@ fn note_approval(definition: &Definition, status: &mut Status, now: Timestamp) {
             (false, "InvalidAnnotation", format!("{must} {otherwise}, {DISCUSSION}"))
         }
     };
-    let said = Said { kind: "KubernetesAPIApprovalPolicyConformant", holds, reason, message: &message };
-    let known = status.conditions.iter().find(|known| known.kind == said.kind);
-    if known.is_none_or(|known| known.reason != said.reason || known.message != said.message) {
-        status.say(said, now);
+    let condition =
+        NewCondition { kind: "KubernetesAPIApprovalPolicyConformant", holds, reason, message: &message };
+    let known = status.conditions.iter().find(|known| known.kind == condition.kind);
+    if known.is_none_or(|known| known.reason != condition.reason || known.message != condition.message) {
+        status.set_condition(condition, now);
     }
 }
 
@@ -167,8 +168,8 @@ struct Naming {
     objects: Objects,
     clock: Clock,
     definitions: Informer<Definition>,
-    /// Names that were accepted and that the informer has not told yet, by definition. As many as can
-    /// be written before an event comes back.
+    /// Accepted names that the informer has not seen yet, by definition: only as many as can be written before the
+    /// events arrive.
     written: Mutex<BTreeMap<ObjectKey, Written>>,
 }
 
@@ -183,7 +184,7 @@ fn revision(definition: &Definition) -> u64 {
 }
 
 impl Naming {
-    /// Names of the group that others have, as of their last write.
+    /// Names of the group in use by other definitions, including the last writes.
     fn used(&self, key: &ObjectKey, definition: &Definition) -> Used {
         let mut used = Used::default();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn free_names_are_accepted_at_once() {
+    fn free_names_are_accepted() {
         let mut new = definition("example.com", names(), json!({"plural": "", "kind": ""}));
         let status = plan(&new, &Used::default(), NOW).unwrap();
         let expected =
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_not() {
+    fn names_in_use_are_not_accepted() {
         let new = definition("example.com", names(), json!({}));
         let mut used = Used::default();
         used.add(&Names { plural: "bt".into(), short_names: Some(vec!["b".into()]), ..Names::default() });
@@ -296,11 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_established_stays_so() {
+    fn established_definition_stays_established() {
         let mut known = definition("example.com", names(), names());
         let mut status = plan(&known, &Used::default(), NOW);
-        assert!(status.as_ref().is_some_and(|status| !status.has("NamesAccepted")), "they are its own");
-        known.status.say(Said { kind: "Established", holds: true, reason: "r", message: "" }, NOW);
+        assert!(status.as_ref().is_some_and(|status| !status.has("NamesAccepted")), "the names are its own");
+        known
+            .status
+            .set_condition(NewCondition { kind: "Established", holds: true, reason: "r", message: "" }, NOW);
         known.spec.names.kind = "Ship".into();
         let mut used = Used::default();
         used.add(&Names { kind: "Ship".into(), ..Names::default() });
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn community_groups_tell_who_approved_them() {
+    fn community_groups_need_an_approval_annotation() {
         for (approval, status, reason) in [
             (json!("https://github.com/kubernetes/kubernetes/pull/1"), "True", "ApprovedAnnotation"),
             (json!("unapproved, a trial"), "False", "UnapprovedAnnotation"),

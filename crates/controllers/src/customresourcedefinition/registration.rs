@@ -1,5 +1,5 @@
-//! Each version of a group that definitions serve has an APIService, which goes with the last of them.
-//! What others change in it is changed back; one that somebody else made is left alone.
+//! Registers each served version of a CustomResourceDefinition's group as an APIService, and deletes it with the last
+//! definition that serves the version. Changes by others are reverted; APIServices created by others are left alone.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,16 @@ use serde::Deserialize;
 use super::definition::Definition;
 use super::{MANAGER, informer};
 use crate::apiservice_availability::{Availability, Status};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 
-/// By which upstream's aggregator knows what it may change, and what it says for what is always kept
-/// as it should be.
+/// Label and value by which kube-aggregator recognizes APIServices that are managed automatically.
 const MANAGED_LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
-const CONTINUOUSLY: &str = "true";
+const AUTOMANAGED: &str = "true";
 
-/// Behind all groups that are built in, as upstream has it (`crdregistration_controller.go`).
+/// After all built-in groups, as in Kubernetes (`crdregistration_controller.go`).
 const GROUP_PRIORITY: i32 = 1000;
 
-/// The same for all, so that versions are ordered by what they are called.
+/// The same for all versions, so that they are ordered by name.
 const VERSION_PRIORITY: i32 = 100;
 
 pub(crate) const REGISTRATION: Registration =
@@ -43,12 +42,12 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     manager.add(controller);
 }
 
-/// All APIServices, for every controller.
+/// The informer of all APIServices.
 pub(crate) fn registered(manager: &mut Manager) -> Informer<Registered> {
     manager.informer(Selection::of::<APIService>())
 }
 
-/// The APIServices of all versions that a definition has or had.
+/// APIServices of all versions that a definition has or had.
 fn versions(change: &Change<Definition>) -> Vec<ObjectKey> {
     let states = [&change.old, &change.new].into_iter().flatten();
     let names = states.flat_map(|definition| {
@@ -58,20 +57,20 @@ fn versions(change: &Change<Definition>) -> Vec<ObjectKey> {
     names.map(|name| ObjectKey::cluster_wide(change.key.cluster().clone(), name)).collect()
 }
 
-/// As much of an APIService as is needed to see whether it is right.
+/// View of an APIService.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Whole")]
 pub(crate) struct Registered {
     pub(crate) metadata: Metadata,
-    /// Whether it is ours to change.
+    /// True if it is managed by this controller.
     managed: bool,
     is_right: bool,
-    /// Whether it can be reached. None for local ones whose status says that they are available, which are nearly
-    /// all: every cluster has some thirty of them.
+    /// Availability of the service; `None` for local APIServices whose status is right, which are nearly all: every
+    /// cluster has some thirty of them.
     pub(crate) availability: Option<Box<Availability>>,
 }
 
-/// What the server sends.
+/// The wire format.
 #[derive(Deserialize)]
 struct Whole {
     metadata: WholeMetadata,
@@ -91,7 +90,7 @@ struct WholeMetadata {
 
 impl From<Whole> for Registered {
     fn from(whole: Whole) -> Self {
-        let managed = whole.metadata.labels.get(MANAGED_LABEL).is_some_and(|value| value == CONTINUOUSLY);
+        let managed = whole.metadata.labels.get(MANAGED_LABEL).is_some_and(|value| value == AUTOMANAGED);
         let is_right = whole.spec == spec(&whole.metadata.metadata.name);
         let availability = Availability::of(&whole.spec, &whole.status).map(Box::new);
         Self { metadata: whole.metadata.metadata, managed, is_right, availability }
@@ -104,9 +103,9 @@ impl View for Registered {
     }
 }
 
-/// What the APIService of this name should say.
+/// The spec of the APIService of this name.
 fn spec(name: &str) -> APIServiceSpec {
-    // Versions have no dots.
+    // Version names contain no dots.
     let (version, group) = name.split_once('.').unwrap_or((name, ""));
     APIServiceSpec {
         group: Some(group.to_owned()),
@@ -117,14 +116,14 @@ fn spec(name: &str) -> APIServiceSpec {
     }
 }
 
-/// Whether a definition serves the version that the APIService of this name is for.
+/// True if the definition serves the version of the APIService of this name.
 fn serves(definition: &Definition, name: &str) -> bool {
     let spec = &definition.spec;
     let is_it = |version: &str| name.strip_prefix(version).and_then(|rest| rest.strip_prefix('.'));
     spec.versions.iter().any(|version| version.served && is_it(&version.name) == Some(&spec.group))
 }
 
-/// What is to happen to an APIService.
+/// Next step for an APIService.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     Nothing,
@@ -151,13 +150,13 @@ struct AutoRegistration {
 impl AutoRegistration {
     async fn create(&self, key: &ObjectKey) -> Result<(), kube::Error> {
         let name = key.name();
-        let labels = BTreeMap::from([(MANAGED_LABEL.to_owned(), CONTINUOUSLY.to_owned())]);
+        let labels = BTreeMap::from([(MANAGED_LABEL.to_owned(), AUTOMANAGED.to_owned())]);
         let metadata =
             ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
         let service = APIService { metadata, spec: Some(spec(name)), status: None };
         match self.services.create::<Written>(key, &service).await {
-            // Its arrival brings the key back.
-            Err(error) if !refusal::exists_already(&error) => Err(error),
+            // The informer's event for it enqueues the key again.
+            Err(error) if !api_error::already_exists(&error) => Err(error),
             _ => Ok(()),
         }
     }
@@ -176,7 +175,7 @@ impl AutoRegistration {
     }
 }
 
-/// If it is gone or has changed meanwhile, that brings the key back.
+/// Ignores that the object is gone or has changed, which enqueues the key again.
 fn unless_changed<T>(answer: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_are_served_are_registered() {
+    fn served_versions_are_registered() {
         let right = registered(json!("true"), 100);
         assert_eq!(plan(true, None), Plan::Create);
         assert_eq!(plan(true, Some(&right)), Plan::Nothing);
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_others_are_left_alone() {
+    fn unmanaged_api_services_are_left_alone() {
         for managed in ["onstart", "no"] {
             for wanted in [true, false] {
                 assert_eq!(plan(wanted, Some(&registered(json!(managed), 7))), Plan::Nothing);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_counts_while_it_is_served() {
+    fn version_is_registered_while_served() {
         let versions = json!([{"name": "v1", "served": true}, {"name": "v2", "served": false}]);
         let definition: Definition =
             serde_json::from_value(json!({"spec": {"group": "example.com", "versions": versions}})).unwrap();

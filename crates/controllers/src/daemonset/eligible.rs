@@ -1,19 +1,19 @@
-//! Which nodes run a pod of a DaemonSet.
+//! Node eligibility for a DaemonSet.
 
 use super::object::DaemonSet;
 use crate::view::{Node, Taint};
 
-/// What a DaemonSet wants of a node.
+/// Eligibility of a node for a DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Eligible {
-    /// A pod should be there.
+    /// The node should have a pod.
     pub(super) should_run: bool,
-    /// A pod that is there may stay.
+    /// An existing pod may stay.
     pub(super) should_continue: bool,
 }
 
-/// Whether a node runs a pod of the set. One that came before the node was tainted stays, unless it is to be
-/// evicted. That a node is unschedulable does not matter: it has a taint then, which all bear.
+/// Determines whether a node runs a pod of the set. A pod scheduled before the node was tainted stays, unless the
+/// taint evicts it. `spec.unschedulable` is not checked: the node has a taint then, which all daemon pods tolerate.
 pub(super) fn eligible(set: &DaemonSet, node: &Node) -> Eligible {
     let wanted = &set.nodes;
     let is_named = wanted.name.is_empty() || *wanted.name == *node.metadata.name();
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_keep_new_pods_away_and_evict_only_some() {
+    fn taints_exclude_new_pods_and_no_execute_evicts() {
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
         let bears = json!({"tolerations": [{"key": "mine", "operator": "Exists"}]});
         for (spec, taints, expected) in [

@@ -1,22 +1,23 @@
-//! How soon failed pods are replaced.
+//! Backoff for the replacement of failed pods.
 //!
-//! A kubelet that refuses a pod refuses the next one too; without pauses the two would fight for ever. The
-//! delays are upstream's (`failedPodsBackoff` in `cmd/kube-controller-manager/app/apps.go`).
+//! A kubelet that rejects a pod rejects the next one, too; without backoff controller and kubelet would loop forever.
+//! The delays are those of kube-controller-manager (`failedPodsBackoff` in
+//! `cmd/kube-controller-manager/app/apps.go`).
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use coracle_base::Timestamp;
 
-/// The first pause after a pod was replaced, and the longest.
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_mins(15);
+/// First and longest delay after a replacement.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_mins(15);
 
-/// How many nodes with failed pods are remembered. With more than that, none is: pods are then replaced too
-/// soon, which is better than growing without end.
-const MAX_REMEMBERED: usize = 100_000;
+/// Maximum number of entries. Beyond that all are dropped: pods may then be replaced too early, which is better than
+/// growing without bound.
+const MAX_ENTRIES: usize = 100_000;
 
-/// Which node of which set, in which of its generations: what changed may work now.
+/// Key of an entry: set, generation and node. A new generation may work, so it starts without backoff.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FailedOn {
     pub(super) set: Box<str>,
@@ -24,39 +25,39 @@ pub(super) struct FailedOn {
     pub(super) node: Box<str>,
 }
 
-/// What was replaced when.
+/// Times and delays of the last replacements.
 #[derive(Debug, Default)]
 pub(super) struct FailedPods {
     replaced: HashMap<FailedOn, (Timestamp, Duration)>,
 }
 
 impl FailedPods {
-    /// Whether a failed pod may be replaced now, which is noted then; or for how long not yet.
+    /// Returns `Ok` and records the replacement if a failed pod may be replaced now, otherwise the remaining delay.
     pub(super) fn replace(&mut self, on: FailedOn, now: Timestamp) -> Result<(), Duration> {
         let known = self.replaced.get(&on).filter(|(last, _)| !has_expired(*last, now));
         let pause = match known {
             Some((last, pause)) if now < *last + *pause => return Err((*last + *pause).since(now)),
-            Some((_, pause)) => (*pause * 2).min(LONGEST),
-            None => FIRST,
+            Some((_, pause)) => (*pause * 2).min(MAX_DELAY),
+            None => FIRST_DELAY,
         };
-        if self.replaced.len() >= MAX_REMEMBERED {
-            self.forget_expired(now);
+        if self.replaced.len() >= MAX_ENTRIES {
+            self.remove_expired(now);
         }
         self.replaced.insert(on, (now, pause));
         Ok(())
     }
 
-    fn forget_expired(&mut self, now: Timestamp) {
+    fn remove_expired(&mut self, now: Timestamp) {
         self.replaced.retain(|_, (last, _)| !has_expired(*last, now));
-        if self.replaced.len() >= MAX_REMEMBERED {
+        if self.replaced.len() >= MAX_ENTRIES {
             self.replaced.clear();
         }
     }
 }
 
-/// Whether it was so long ago that it does not matter any more.
+/// True if the last replacement is too long ago to matter.
 fn has_expired(last: Timestamp, now: Timestamp) -> bool {
-    now.since(last) > LONGEST * 2
+    now.since(last) > MAX_DELAY * 2
 }
 
 #[cfg(test)]
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_and_are_forgotten() {
+    fn backoff_doubles_and_expires() {
         let mut failed = FailedPods::default();
         let mut replace = |generation, at: u64| {
             let on = FailedOn { set: "u".into(), generation, node: "n1".into() };
@@ -78,6 +79,6 @@ mod tests {
         assert_eq!(replace(1, 3000), Ok(()));
         let long = 31 * 60 * 1000;
         assert_eq!(replace(1, 3000 + long), Ok(()));
-        assert_eq!(replace(1, 3000 + long + 1000), Ok(()), "from the beginning");
+        assert_eq!(replace(1, 3000 + long + 1000), Ok(()), "the backoff has expired");
     }
 }

@@ -1,28 +1,28 @@
-//! Which nodes the template of a pod asks for, by `nodeSelector` and by required node affinity.
+//! Node selector and required node affinity of a pod template.
 
 use coracle_meta::selector::labels::{Operator, Requirement, Selector};
 use serde::Deserialize;
 
 use crate::view::Node;
 
-/// What is required of a node.
+/// Requirements on a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequiredNode {
-    /// What its labels must be.
+    /// From `nodeSelector`.
     labels: Selector,
-    /// One of these must fit, if there are any terms at all.
+    /// Any of these must match, if there are terms at all.
     terms: Option<Box<[Term]>>,
 }
 
-/// One of several ways to fit.
+/// A node selector term.
 #[derive(Clone, Debug)]
 struct Term {
     labels: Selector,
-    /// Names a node must have, or must not have.
+    /// Node names, and whether the node must have the name or must not have it.
     names: Box<[(Box<str>, bool)]>,
 }
 
-/// The part of a pod's spec that says it.
+/// The wire format.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Wire {
@@ -67,7 +67,7 @@ impl From<Wire> for RequiredNode {
     fn from(wire: Wire) -> Self {
         let labels = wire.node_selector.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let required = wire.affinity.node_affinity.required_during_scheduling_ignored_during_execution;
-        // A term that makes no sense fits nothing, and so does one that says nothing.
+        // Invalid and empty terms match no node.
         let terms =
             |selector: NodeSelector| selector.node_selector_terms.into_iter().filter_map(term).collect();
         Self { labels: Selector::from_set(labels), terms: required.map(terms) }
@@ -96,7 +96,7 @@ fn requirement(expression: &Expression) -> Option<Requirement> {
     Requirement::new(&expression.key, operator, expression.values.iter().map(String::as_str)).ok()
 }
 
-/// The only field there is, with one value.
+/// `metadata.name` with one value, the only supported field.
 fn name(expression: Expression) -> Option<(Box<str>, bool)> {
     let is_wanted = match expression.operator.as_str() {
         "In" => true,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_chosen_by_labels_and_by_name() {
+    fn node_requirements_match_labels_and_names() {
         let expression = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
         let field = |operator: &str, name: &str| json!({"matchFields": [{"key": "metadata.name", "operator": operator, "values": [name]}]});
         assert!(fits(json!({})) && fits(json!({"nodeSelector": {"zone": "a"}})));

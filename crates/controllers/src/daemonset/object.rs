@@ -1,4 +1,4 @@
-//! DaemonSets as their controller sees them.
+//! View of a DaemonSet.
 
 use coracle_meta::selector::LabelSelector;
 use coracle_meta::selector::labels::Selector;
@@ -9,46 +9,45 @@ use serde_json::Value;
 use super::node_affinity::{self, RequiredNode};
 use super::tolerations;
 use crate::history::Snapshot;
-use crate::view::{Described, IntOrString, Rounding, Toleration};
+use crate::view::{IntOrString, ObjectView, Rounding, Toleration};
 
-/// Counts the changes of a template, since before there were revisions.
+/// Annotation that counts template changes, from before there were revisions.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// A DaemonSet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Wire")]
 pub(super) struct DaemonSet {
     pub(super) metadata: ObjectMetadata,
-    /// Which pods are its own.
+    /// Selector of its pods.
     pub(super) selector: Selector,
     pub(super) strategy: Strategy,
     pub(super) min_ready_seconds: i32,
     pub(super) revision_history_limit: usize,
-    /// What its pods look like.
+    /// The pod template as stored in revisions.
     pub(super) snapshot: Snapshot,
-    /// Labels that its pods have.
+    /// Labels of the template.
     pub(super) template_labels: Value,
-    /// What the template says about nodes.
-    pub(super) nodes: WantedNodes,
+    /// Node requirements of the template.
+    pub(super) nodes: NodeRequirements,
     pub(super) status: Status,
 }
 
-/// Where pods of the set may run.
+/// Node requirements of a set's pods.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WantedNodes {
-    /// The only node, if there is one.
+pub(super) struct NodeRequirements {
+    /// `spec.nodeName`; empty if not set.
     pub(super) name: Box<str>,
     pub(super) required: RequiredNode,
-    /// With those that every pod of a DaemonSet has.
+    /// Including the tolerations added to every daemon pod.
     pub(super) tolerations: Box<[Toleration]>,
 }
 
-/// How pods come to look as the set does now.
+/// Update strategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
-    /// When somebody deletes them.
+    /// Pods are replaced after a user deletes them.
     OnDelete,
-    /// Some at a time.
+    /// Pods are replaced step by step.
     RollingUpdate { max_unavailable: IntOrString, max_surge: IntOrString },
 }
 
@@ -58,7 +57,7 @@ impl Default for Strategy {
     }
 }
 
-/// What is known of its pods.
+/// Status of a DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
@@ -80,19 +79,19 @@ impl View for DaemonSet {
     }
 }
 
-impl Described for DaemonSet {
+impl ObjectView for DaemonSet {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }
 }
 
 impl DaemonSet {
-    /// How often its template has changed, if it says so.
+    /// The template generation annotation.
     pub(super) fn template_generation(&self) -> Option<i64> {
         self.metadata.annotations.get(TEMPLATE_GENERATION)?.parse().ok()
     }
 
-    /// Whether a node may have an old and a new pod for a while.
+    /// True if a node may have an old and a new pod during an update.
     pub(super) fn allows_surge(&self) -> bool {
         let Strategy::RollingUpdate { max_surge, .. } = &self.strategy else { return false };
         max_surge.scaled(1, Rounding::Up).is_some_and(|surge| surge > 0)
@@ -124,7 +123,7 @@ impl Default for WireSpec {
             template: Value::Null,
             update_strategy: WireStrategy::default(),
             min_ready_seconds: 0,
-            // The server's default.
+            // The API server's default.
             revision_history_limit: 10,
         }
     }
@@ -160,26 +159,26 @@ impl From<Wire> for DaemonSet {
         let spec = wire.spec;
         Self {
             metadata: wire.metadata,
-            // The server lets none pass that cannot be read.
+            // Validation rejects invalid selectors.
             selector: spec.selector.to_selector().unwrap_or_else(|_| Selector::nothing()),
             strategy: spec.update_strategy.into(),
             min_ready_seconds: spec.min_ready_seconds,
             revision_history_limit: spec.revision_history_limit,
             template_labels: spec.template.pointer("/metadata/labels").cloned().unwrap_or_default(),
-            nodes: wanted_nodes(&spec.template["spec"]),
+            nodes: node_requirements(&spec.template["spec"]),
             snapshot: Snapshot::of_template(spec.template),
             status: wire.status,
         }
     }
 }
 
-fn wanted_nodes(spec: &Value) -> WantedNodes {
+fn node_requirements(spec: &Value) -> NodeRequirements {
     let mut own = spec.clone();
     tolerations::add(&mut own);
-    // What the server has validated can be read.
+    // Validation rejects invalid tolerations.
     let tolerations = Vec::<Toleration>::deserialize(&own["tolerations"]).unwrap_or_default();
     let required = node_affinity::Wire::deserialize(spec).unwrap_or_default();
-    WantedNodes {
+    NodeRequirements {
         name: spec["nodeName"].as_str().unwrap_or_default().into(),
         required: required.into(),
         tolerations: tolerations.into(),

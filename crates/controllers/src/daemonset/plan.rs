@@ -1,4 +1,4 @@
-//! What is to be done for a DaemonSet, as a pure function: pods to make and to delete, and its status.
+//! Plans pods to create and delete, and the status of a DaemonSet. Pure.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -12,49 +12,49 @@ use super::object::{DaemonSet, Status, Strategy};
 use super::rolling;
 use crate::view::{self, Node, Phase, Pod};
 
-/// How its pods are told apart from those of before; the value is that of the revision.
+/// Pod label with the hash of the pod's revision.
 pub(super) const HASH_LABEL: &str = "controller-revision-hash";
 
-/// The same since before there were revisions.
+/// Label of the template generation, from before there were revisions.
 pub(super) const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 
-/// All that is known.
+/// Observed state that the plan is based on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct Observed<'a> {
     pub(super) set: &'a DaemonSet,
     pub(super) nodes: &'a [Arc<Node>],
-    /// Those of the set.
+    /// Pods of the set.
     pub(super) pods: &'a [Arc<Pod>],
-    /// That of the revision of how the set looks now.
+    /// Hash of the current revision.
     pub(super) hash: &'a str,
     pub(super) now: Timestamp,
 }
 
-/// What is to be done.
+/// Steps to take.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Nodes that need a pod.
     pub(super) create: Vec<Box<str>>,
     pub(super) delete: Vec<Arc<Pod>>,
-    /// Pods that have come to an end, and whether it was a bad one, by the node they were on.
-    pub(super) ended: Vec<Ended>,
-    /// When to look again, should nothing happen before.
-    pub(super) again: Option<Duration>,
+    /// Pods that have succeeded or failed.
+    pub(super) finished: Vec<FinishedPod>,
+    /// When to reconcile again if nothing changes.
+    pub(super) requeue_after: Option<Duration>,
 }
 
-/// A pod that has come to an end and is to be deleted.
+/// A finished pod to delete.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct FinishedPod {
     pub(super) pod: Arc<Pod>,
     pub(super) node: Box<str>,
     pub(super) failed: bool,
 }
 
-/// The pods of a set by the node they are on or will be on.
+/// Pods of a set by the node they are on or are pending for.
 pub(super) type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Arc<Pod>>>;
 
-impl<'a> Known<'a> {
-    /// Pods whose life is over and whose deletion has begun are of no interest.
+impl<'a> Observed<'a> {
+    /// Groups the pods by node, without finished pods that are being deleted.
     pub(super) fn by_node(&self) -> ByNode<'a> {
         let mut by_node = ByNode::new();
         let going = |pod: &Pod| pod.is_finished() && pod.metadata.is_terminating();
@@ -83,54 +83,61 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The node a pod is on, or the only one it can be on.
+/// The node of a pod, or the only one that its affinity allows.
 fn target_node(pod: &Pod) -> Option<&str> {
     let spec = &pod.spec;
     if spec.node_name.is_empty() { spec.affinity_node.0.as_deref() } else { Some(&spec.node_name) }
 }
 
-/// Those on nodes come first, then the oldest.
+/// Bound pods first, then the oldest.
 fn order(pod: &Pod) -> (bool, Timestamp, &str) {
     (pod.spec.node_name.is_empty(), pod.metadata.creation_timestamp, pod.metadata.name())
 }
 
-/// What is to be done. Pods are replaced by newer ones only when nothing else is left to do.
-pub(super) fn plan(known: &Known<'_>, failed: &mut FailedPods) -> Plan {
-    let by_node = known.by_node();
+/// Plans the steps. Old pods are replaced only when nothing else is left to do.
+pub(super) fn plan(observed: &Observed<'_>, failed: &mut FailedPods) -> Plan {
+    let by_node = observed.by_node();
     let mut plan = Plan::default();
-    for node in known.nodes {
+    for node in observed.nodes {
         let on_node = by_node.get(node.metadata.name()).map(Vec::as_slice).unwrap_or_default();
-        manage_node(known, node, on_node, failed, &mut plan);
+        manage_node(observed, node, on_node, failed, &mut plan);
     }
-    plan.delete.extend(without_node(known.nodes, &by_node));
+    plan.delete.extend(without_node(observed.nodes, &by_node));
     if plan.create.is_empty()
         && plan.delete.is_empty()
-        && plan.ended.is_empty()
-        && let Strategy::RollingUpdate { max_unavailable, max_surge } = &known.set.strategy
+        && plan.finished.is_empty()
+        && let Strategy::RollingUpdate { max_unavailable, max_surge } = &observed.set.strategy
     {
-        rolling::update(known, by_node, max_unavailable, max_surge, &mut plan);
+        rolling::update(observed, by_node, max_unavailable, max_surge, &mut plan);
     }
     plan
 }
 
-/// Pods that wait for a node that is not there: no scheduler and no collector will ever see to them.
+/// Pending pods for nodes that do not exist, which neither the scheduler nor the pod garbage collector would ever
+/// handle.
 fn without_node(nodes: &[Arc<Node>], by_node: &ByNode<'_>) -> Vec<Arc<Pod>> {
     let there: HashSet<&str> = nodes.iter().map(|node| node.metadata.name()).collect();
     let lost = by_node.iter().filter(|(node, _)| !there.contains(**node)).flat_map(|(_, pods)| pods);
     lost.filter(|pod| pod.spec.node_name.is_empty()).map(|pod| Arc::clone(pod)).collect()
 }
 
-fn manage_node(known: &Known<'_>, node: &Node, pods: &[&Arc<Pod>], failed: &mut FailedPods, plan: &mut Plan) {
-    let Eligible { should_run, should_continue } = eligible(known.set, node);
+fn manage_node(
+    observed: &Observed<'_>,
+    node: &Node,
+    pods: &[&Arc<Pod>],
+    failed: &mut FailedPods,
+    plan: &mut Plan,
+) {
+    let Eligible { should_run, should_continue } = eligible(observed.set, node);
     if should_run && pods.is_empty() {
         plan.create.push(node.metadata.name().into());
     } else if should_continue {
-        let running = end_ended(known, node, pods, failed, plan);
-        if known.set.allows_surge() {
+        let running = delete_finished(observed, node, pods, failed, plan);
+        if observed.set.allows_surge() {
             if running.is_empty() && should_run {
                 plan.create.push(node.metadata.name().into());
             }
-            plan.delete.extend(surplus_of_two(known, &running));
+            plan.delete.extend(surplus_of_two(observed, &running));
         } else {
             plan.delete.extend(running.into_iter().skip(1).cloned());
         }
@@ -140,9 +147,9 @@ fn manage_node(known: &Known<'_>, node: &Node, pods: &[&Arc<Pod>], failed: &mut 
     }
 }
 
-/// Plans the end of pods that have ended. Gives back those that go on.
-fn end_ended<'a>(
-    known: &Known<'_>,
+/// Plans the deletion of finished pods, and returns the others.
+fn delete_finished<'a>(
+    observed: &Observed<'_>,
     node: &Node,
     pods: &[&'a Arc<Pod>],
     failed: &mut FailedPods,
@@ -153,18 +160,18 @@ fn end_ended<'a>(
         let has_failed = pod.status.phase == Phase::Failed;
         if has_failed {
             let on = FailedOn {
-                set: known.set.metadata.uid().into(),
-                generation: known.set.status.observed_generation,
+                set: observed.set.metadata.uid().into(),
+                generation: observed.set.status.observed_generation,
                 node: node.metadata.name().into(),
             };
-            if let Err(wait) = failed.replace(on, known.now) {
-                sooner(&mut plan.again, wait);
+            if let Err(wait) = failed.replace(on, observed.now) {
+                min_delay(&mut plan.requeue_after, wait);
                 continue;
             }
         }
         if pod.is_finished() {
             let (pod, node) = (Arc::clone(pod), node.metadata.name().into());
-            plan.ended.push(Ended { pod, node, failed: has_failed });
+            plan.finished.push(FinishedPod { pod, node, failed: has_failed });
         } else {
             running.push(pod);
         }
@@ -173,32 +180,32 @@ fn end_ended<'a>(
 }
 
 /// With surge a node may have two pods: an old one that is ready, and a new one that is not available yet.
-fn surplus_of_two(known: &Known<'_>, running: &[&Arc<Pod>]) -> Vec<Arc<Pod>> {
+fn surplus_of_two(observed: &Observed<'_>, running: &[&Arc<Pod>]) -> Vec<Arc<Pod>> {
     if running.len() <= 1 {
         return Vec::new();
     }
-    let is_new = |pod: &Pod| pod.metadata.labels.get(HASH_LABEL) == Some(known.hash);
+    let is_new = |pod: &Pod| pod.metadata.labels.get(HASH_LABEL) == Some(observed.hash);
     let (new, old): (Vec<_>, Vec<_>) = running.iter().copied().partition(|pod| is_new(pod));
     let mut surplus: Vec<_> = new.iter().skip(1).chain(old.iter().skip(1)).copied().cloned().collect();
     if let (Some(new), Some(old)) = (new.first(), old.first())
-        && (!old.is_ready() || known.is_available(new))
+        && (!old.is_ready() || observed.is_available(new))
     {
         surplus.push(Arc::clone(old));
     }
     surplus
 }
 
-/// What the status is to say.
-pub(super) fn status(known: &Known<'_>) -> Status {
-    let by_node = known.by_node();
+/// Computes the status.
+pub(super) fn status(observed: &Observed<'_>) -> Status {
+    let by_node = observed.by_node();
     let mut status = Status {
-        observed_generation: known.set.metadata.generation,
-        collision_count: known.set.status.collision_count,
+        observed_generation: observed.set.metadata.generation,
+        collision_count: observed.set.status.collision_count,
         ..Status::default()
     };
-    for node in known.nodes {
+    for node in observed.nodes {
         let first = by_node.get(node.metadata.name()).and_then(|pods| pods.first());
-        if !eligible(known.set, node).should_run {
+        if !eligible(observed.set, node).should_run {
             status.number_misscheduled += i32::from(first.is_some());
             continue;
         }
@@ -206,20 +213,20 @@ pub(super) fn status(known: &Known<'_>) -> Status {
         let Some(pod) = first else { continue };
         status.current_number_scheduled += 1;
         status.number_ready += i32::from(pod.is_ready());
-        status.number_available += i32::from(known.is_available(pod));
-        status.updated_number_scheduled += i32::from(known.is_updated(pod));
+        status.number_available += i32::from(observed.is_available(pod));
+        status.updated_number_scheduled += i32::from(observed.is_updated(pod));
     }
     status.number_unavailable = status.desired_number_scheduled - status.number_available;
     status
 }
 
-/// When the next pod becomes available that is ready.
-pub(super) fn next_available(known: &Known<'_>) -> Option<Duration> {
-    let pods = known.pods.iter().filter(|pod| !pod.metadata.is_terminating());
-    pods.filter_map(|pod| view::next_available(pod, known.set.min_ready_seconds, known.now)).min()
+/// When the next ready pod becomes available.
+pub(super) fn next_available(observed: &Observed<'_>) -> Option<Duration> {
+    let pods = observed.pods.iter().filter(|pod| !pod.metadata.is_terminating());
+    pods.filter_map(|pod| view::next_available(pod, observed.set.min_ready_seconds, observed.now)).min()
 }
 
-/// Looks again at the earlier of two times.
-pub(super) fn sooner(again: &mut Option<Duration>, wait: Duration) {
-    *again = Some(again.map_or(wait, |known| known.min(wait)));
+/// Reduces the delay to the smaller of the two.
+pub(super) fn min_delay(requeue_after: &mut Option<Duration>, wait: Duration) {
+    *requeue_after = Some(requeue_after.map_or(wait, |observed| observed.min(wait)));
 }

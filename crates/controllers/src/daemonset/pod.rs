@@ -1,4 +1,4 @@
-//! What a pod of a DaemonSet looks like.
+//! Pods of a DaemonSet.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::tolerations;
 use crate::pod_control::{Owner, pod_from_template};
 use crate::view::PodTemplate;
 
-/// A pod of a set as it looks in the revision of this hash, for a node that [`bind`] says.
+/// A pod of the set with this revision hash, still without the node that [`bind`] sets.
 pub(super) fn new_pod(owner: &Owner<'_>, set: &DaemonSet, hash: &str) -> Value {
     let mut template = set.snapshot.template();
     tolerations::add(&mut template["spec"]);
@@ -20,8 +20,7 @@ pub(super) fn new_pod(owner: &Owner<'_>, set: &DaemonSet, hash: &str) -> Value {
     pod_from_template(owner, &PodTemplate::from(template))
 }
 
-/// The pod for one node: the scheduler can put it nowhere else. What the template requires of nodes is fulfilled by
-/// this one, and left out.
+/// Restricts the pod to one node by affinity. The template's node affinity is replaced, because this node fulfils it.
 pub(super) fn bind(mut pod: Value, node: &str) -> Value {
     let by_name = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
     let affinity = &mut pod["spec"]["affinity"]["nodeAffinity"];
@@ -38,7 +37,7 @@ mod tests {
     use crate::view::Pod;
 
     #[test]
-    fn a_pod_is_for_one_node_and_knows_its_revision() {
+    fn pod_has_node_affinity_and_revision_hash() {
         let preferred = json!([{"weight": 1, "preference": {}}]);
         let node_affinity = json!({
             "preferredDuringSchedulingIgnoredDuringExecution": preferred,

@@ -1,36 +1,36 @@
-//! Replacing pods that do not look as their set does now, some at a time.
+//! Rolling updates: replaces pods of old revisions, some at a time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::eligible::eligible;
-use super::plan::{ByNode, Known, Plan};
+use super::plan::{ByNode, Observed, Plan};
 use crate::view::{IntOrString, Pod, Rounding};
 
-/// How many pods may be missing, or too many.
+/// Numbers of pods that may be unavailable, and that may surge.
 struct Limits {
     max_unavailable: usize,
     max_surge: usize,
 }
 
-/// Adds to the plan what the next step of a rolling update is.
+/// Adds the next step of a rolling update to the plan.
 pub(super) fn update<'a>(
-    known: &Known<'a>,
+    observed: &Observed<'a>,
     mut by_node: ByNode<'a>,
     max_unavailable: &IntOrString,
     max_surge: &IntOrString,
     plan: &mut Plan,
 ) {
-    let wanted = known.nodes.iter().filter(|node| eligible(known.set, node).should_run);
+    let wanted = observed.nodes.iter().filter(|node| eligible(observed.set, node).should_run);
     let wanted: HashSet<&str> = wanted.map(|node| node.metadata.name()).collect();
     for &node in &wanted {
         by_node.entry(node).or_default();
     }
     let limits = limits(wanted.len(), max_unavailable, max_surge);
     if limits.max_surge == 0 {
-        replace(known, &by_node, &limits, plan);
+        replace(observed, &by_node, &limits, plan);
     } else {
-        surge(known, &by_node, &wanted, &limits, plan);
+        surge(observed, &by_node, &wanted, &limits, plan);
     }
 }
 
@@ -41,22 +41,22 @@ fn limits(desired: usize, max_unavailable: &IntOrString, max_surge: &IntOrString
         usize::try_from(amount).unwrap_or_default()
     };
     let (max_unavailable, max_surge) = (scaled(max_unavailable), scaled(max_surge));
-    // With neither, nothing could ever be replaced.
+    // If both are zero, no pod could ever be replaced.
     let stuck = desired > 0 && max_unavailable == 0 && max_surge == 0;
     Limits { max_unavailable: if stuck { 1 } else { max_unavailable }, max_surge }
 }
 
-/// The pods on one node, if there is one of each sort at most.
+/// The pods on one node, at most one of each kind.
 struct Pair<'a> {
     new: Option<&'a Arc<Pod>>,
     old: Option<&'a Arc<Pod>>,
 }
 
-/// None if there are too many, which are taken care of elsewhere.
-fn pair<'a>(known: &Known<'_>, pods: &[&'a Arc<Pod>]) -> Option<Pair<'a>> {
+/// `None` if a node has more pods, which `manage_node` handles.
+fn pair<'a>(observed: &Observed<'_>, pods: &[&'a Arc<Pod>]) -> Option<Pair<'a>> {
     let mut pair = Pair { new: None, old: None };
     for pod in pods.iter().copied().filter(|pod| !pod.metadata.is_terminating()) {
-        let place = if known.is_updated(pod) { &mut pair.new } else { &mut pair.old };
+        let place = if observed.is_updated(pod) { &mut pair.new } else { &mut pair.old };
         if place.replace(pod).is_some() {
             return None;
         }
@@ -64,16 +64,18 @@ fn pair<'a>(known: &Known<'_>, pods: &[&'a Arc<Pod>]) -> Option<Pair<'a>> {
     Some(pair)
 }
 
-/// Deletes old pods, as long as no more than so many are not available. New ones come to where none is.
-fn replace(known: &Known<'_>, by_node: &ByNode<'_>, limits: &Limits, plan: &mut Plan) {
+/// Deletes old pods within `max_unavailable`. New ones are created on nodes without a pod.
+fn replace(observed: &Observed<'_>, by_node: &ByNode<'_>, limits: &Limits, plan: &mut Plan) {
     let mut unavailable = 0;
     let mut candidates = Vec::new();
     for pods in by_node.values() {
-        match pair(known, pods) {
-            Some(Pair { new: Some(new), old: None }) => unavailable += usize::from(!known.is_available(new)),
-            Some(Pair { new: None, old: Some(old) }) if known.is_available(old) => candidates.push(old),
+        match pair(observed, pods) {
+            Some(Pair { new: Some(new), old: None }) => {
+                unavailable += usize::from(!observed.is_available(new))
+            }
+            Some(Pair { new: None, old: Some(old) }) if observed.is_available(old) => candidates.push(old),
             Some(Pair { new: None, old: Some(old) }) => {
-                // Nothing is lost by it, so it goes at once.
+                // It is not available anyway, so it is deleted at once.
                 plan.delete.push(Arc::clone(old));
                 unavailable += 1;
             }
@@ -84,22 +86,27 @@ fn replace(known: &Known<'_>, by_node: &ByNode<'_>, limits: &Limits, plan: &mut 
     plan.delete.extend(candidates.into_iter().take(allowed).cloned());
 }
 
-/// Makes new pods beside old ones, as long as there are no more than so many, and deletes an old one when the
-/// new one is available.
-fn surge(known: &Known<'_>, by_node: &ByNode<'_>, wanted: &HashSet<&str>, limits: &Limits, plan: &mut Plan) {
+/// Creates new pods beside old ones within `max_surge`, and deletes the old pod when the new one is available.
+fn surge(
+    observed: &Observed<'_>,
+    by_node: &ByNode<'_>,
+    wanted: &HashSet<&str>,
+    limits: &Limits,
+    plan: &mut Plan,
+) {
     let (mut surging, mut available) = (0, 0);
     let (mut candidates, mut leaving) = (Vec::new(), Vec::new());
     for (&node, pods) in by_node {
-        let Some(Pair { new, old }) = pair(known, pods) else {
+        let Some(Pair { new, old }) = pair(observed, pods) else {
             surging += 1;
             continue;
         };
-        available += usize::from(old.or(new).is_some_and(|pod| known.is_available(pod)));
+        available += usize::from(old.or(new).is_some_and(|pod| observed.is_available(pod)));
         match (new, old) {
             (_, None) => {}
-            (Some(new), Some(old)) if known.is_available(new) => plan.delete.push(Arc::clone(old)),
+            (Some(new), Some(old)) if observed.is_available(new) => plan.delete.push(Arc::clone(old)),
             (Some(_), Some(_)) => surging += 1,
-            (None, Some(old)) => match (known.is_available(old), wanted.contains(node)) {
+            (None, Some(old)) => match (observed.is_available(old), wanted.contains(node)) {
                 (false, false) => plan.delete.push(Arc::clone(old)),
                 (false, true) => plan.create.push(node.into()),
                 (true, false) => leaving.push(old),
@@ -107,7 +114,7 @@ fn surge(known: &Known<'_>, by_node: &ByNode<'_>, wanted: &HashSet<&str>, limits
             },
         }
     }
-    // Whoever surges wants all to be available all the time: a pod leaves a node when another one has come.
+    // Surge is meant to keep all pods available: a pod leaves an unwanted node only when another one is available.
     plan.delete.extend(leaving.into_iter().take(available.saturating_sub(wanted.len())).cloned());
     let allowed = limits.max_surge.saturating_sub(surging);
     plan.create.extend(candidates.into_iter().take(allowed).map(Box::from));

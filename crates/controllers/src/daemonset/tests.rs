@@ -1,4 +1,4 @@
-//! What is planned for DaemonSets, in tables.
+//! Plans for DaemonSets, as tables.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::failed::FailedPods;
 use super::object::DaemonSet;
-use super::plan::{Known, Plan, next_available, plan, status};
+use super::plan::{Observed, Plan, next_available, plan, status};
 use crate::view::{Node, Pod};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -28,7 +28,7 @@ fn rolling(max_unavailable: Value, max_surge: Value) -> DaemonSet {
 
 fn nodes(names: &str) -> Vec<Arc<Node>> {
     let node = |name: &str| {
-        // A node whose name ends so has a taint.
+        // A node whose name ends with this character has a taint.
         let taints = match name.chars().last() {
             Some('!') => json!([{"key": "k", "effect": "NoSchedule"}]),
             Some('?') => json!([{"key": "k", "effect": "NoExecute"}]),
@@ -42,8 +42,8 @@ fn nodes(names: &str) -> Vec<Arc<Node>> {
     names.split_whitespace().map(node).collect()
 }
 
-/// Pods as `node:hash:state`, made in this order. States are `a`vailable, `r`eady, `p`ending, `u`nscheduled,
-/// `f`ailed, `s`ucceeded, `d`eleted and `g`one but for a finalizer.
+/// Pods as `node:hash:state`, created in this order. States are `a`vailable, `r`eady, `p`ending, `u`nscheduled,
+/// `f`ailed, `s`ucceeded, `d`eleted, and `g` for one that is held only by a finalizer.
 fn pods(text: &str) -> Vec<Arc<Pod>> {
     let pod = |(index, text): (usize, &str)| {
         let parts: Vec<_> = text.split(':').collect();
@@ -64,9 +64,9 @@ fn pods(text: &str) -> Vec<Arc<Pod>> {
         let terms = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
         let required =
             json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
-        let made = format!("1970-01-01T00:00:{index:02}Z");
+        let created = format!("1970-01-01T00:00:{index:02}Z");
         let mut object = json!({
-            "metadata": {"name": format!("{node}-{index}"), "namespace": "n", "creationTimestamp": made,
+            "metadata": {"name": format!("{node}-{index}"), "namespace": "n", "creationTimestamp": created,
                 "labels": {"app": "d", "controller-revision-hash": hash}},
             "spec": {"nodeName": node, "affinity": {"nodeAffinity": required}},
             "status": {"phase": phase, "conditions": conditions.unwrap_or_else(|| json!([]))},
@@ -83,27 +83,27 @@ fn pods(text: &str) -> Vec<Arc<Pod>> {
 }
 
 fn planned(set: &DaemonSet, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> Plan {
-    plan(&Known { set, nodes, pods, hash: "new", now: NOW }, &mut FailedPods::default())
+    plan(&Observed { set, nodes, pods, hash: "new", now: NOW }, &mut FailedPods::default())
 }
 
-/// What is made, deleted, and has ended.
-fn check(set: &DaemonSet, on: &str, having: &str, create: &str, delete: &str, ended: &str) {
+/// Checks created, deleted and finished pods.
+fn check(set: &DaemonSet, on: &str, having: &str, create: &str, delete: &str, finished: &str) {
     let plan = planned(set, &nodes(on), &pods(having));
     let name = |pod: &Arc<Pod>| pod.metadata.name().to_owned();
     let mut deleted: Vec<_> = plan.delete.iter().map(name).collect();
     deleted.sort();
-    let over: Vec<_> = plan.ended.iter().map(|ended| name(&ended.pod)).collect();
+    let over: Vec<_> = plan.finished.iter().map(|finished| name(&finished.pod)).collect();
     let mut created = plan.create.clone();
     created.sort();
-    assert_eq!(created.join(" "), create, "made on {on} with {having}");
+    assert_eq!(created.join(" "), create, "created on {on} with {having}");
     assert_eq!(deleted.join(" "), delete, "deleted on {on} with {having}");
-    assert_eq!(over.join(" "), ended, "ended on {on} with {having}");
+    assert_eq!(over.join(" "), finished, "finished on {on} with {having}");
 }
 
 #[test]
-fn every_node_that_fits_has_one_pod() {
+fn each_eligible_node_has_one_pod() {
     let set = set(json!({"type": "OnDelete"}));
-    for (on, having, create, delete, ended) in [
+    for (on, having, create, delete, finished) in [
         ("a b", "", "a b", "", ""),
         ("a b", "a:new:a", "b", "", ""),
         ("a b!", "", "a", "", ""),
@@ -120,12 +120,12 @@ fn every_node_that_fits_has_one_pod() {
         ("a", "b:new:u", "a", "b-0", ""),
         ("a", "a:new:a b:new:a", "", "", ""),
     ] {
-        check(&set, on, having, create, delete, ended);
+        check(&set, on, having, create, delete, finished);
     }
 }
 
 #[test]
-fn old_pods_are_replaced_within_limits() {
+fn rolling_update_respects_max_unavailable() {
     for (max_unavailable, on, having, delete) in [
         (json!(1), "a b c", "a:old:a b:old:a c:old:a", "a-0"),
         (json!(2), "a b c", "a:old:a b:old:a c:old:a", "a-0 b-1"),
@@ -144,7 +144,7 @@ fn old_pods_are_replaced_within_limits() {
 }
 
 #[test]
-fn new_pods_come_before_old_ones_go() {
+fn rolling_update_with_surge_creates_before_deleting() {
     for (max_surge, on, having, create, delete) in [
         (json!(1), "a b", "a:old:a b:old:a", "a", ""),
         (json!("100%"), "a b", "a:old:a b:old:a", "a b", ""),
@@ -155,7 +155,7 @@ fn new_pods_come_before_old_ones_go() {
         (json!(1), "a", "a:old:p a:new:p", "", "a-0"),
         (json!(1), "a", "a:old:d", "a", ""),
         (json!(1), "a", "a:new:a a:new:a", "", "a-1"),
-        // A pod leaves a node that fits no more when there are enough without it.
+        // A pod leaves a node that is not eligible any more when enough others are available.
         (json!(1), "a b!", "a:new:a b:old:a", "", "b-1"),
         (json!(1), "a b!", "a:new:r b:old:a", "", ""),
         (json!(1), "a b!", "a:new:r b:old:p", "", "b-1"),
@@ -165,13 +165,13 @@ fn new_pods_come_before_old_ones_go() {
 }
 
 #[test]
-fn a_failed_pod_is_not_replaced_again_at_once() {
+fn failed_pod_is_replaced_with_backoff() {
     let (set, nodes, pods) = (set(json!({"type": "OnDelete"})), nodes("a"), pods("a:new:f"));
     let mut failed = FailedPods::default();
     let mut at = |millis: u64| {
         let now = Timestamp::from_millis(millis);
-        let plan = plan(&Known { set: &set, nodes: &nodes, pods: &pods, hash: "new", now }, &mut failed);
-        (plan.ended.len(), plan.again.map(|again| again.as_millis()))
+        let plan = plan(&Observed { set: &set, nodes: &nodes, pods: &pods, hash: "new", now }, &mut failed);
+        (plan.finished.len(), plan.requeue_after.map(|requeue_after| requeue_after.as_millis()))
     };
     assert_eq!(at(0), (1, None));
     assert_eq!(at(300), (0, Some(700)));
@@ -179,21 +179,21 @@ fn a_failed_pod_is_not_replaced_again_at_once() {
 }
 
 #[test]
-fn the_status_counts_by_node() {
+fn status_counts_nodes() {
     let (set, nodes) = (rolling(json!(1), json!(0)), nodes("a b c d! e"));
     let pods = pods("a:new:a a:old:a b:old:r c:new:p d:new:a");
-    let known = Known { set: &set, nodes: &nodes, pods: &pods, hash: "new", now: NOW };
-    let counted = serde_json::to_value(status(&known)).unwrap();
+    let observed = Observed { set: &set, nodes: &nodes, pods: &pods, hash: "new", now: NOW };
+    let counted = serde_json::to_value(status(&observed)).unwrap();
     let expected = json!({
         "observedGeneration": 7, "desiredNumberScheduled": 4, "currentNumberScheduled": 3,
         "numberMisscheduled": 1, "numberReady": 2, "updatedNumberScheduled": 2, "numberAvailable": 1,
         "numberUnavailable": 3,
     });
     assert_eq!(counted, expected);
-    assert_eq!(next_available(&known).map(|wait| wait.as_secs()), Some(5));
+    assert_eq!(next_available(&observed).map(|wait| wait.as_secs()), Some(5));
 }
 
-/// Plays a set, its scheduler and its nodes with random failures until all is well.
+/// Simulates a set, its scheduler and its nodes with random failures until the update is complete.
 fn play(seed: u64) {
     let mut rng = Rng::seeded(seed);
     let max_surge = usize::try_from(rng.below(2)).unwrap();
@@ -203,7 +203,7 @@ fn play(seed: u64) {
     while text.iter().any(|pod| !pod.ends_with(":new:a")) || text.len() != nodes.len() {
         let before = available(&text);
         step(&set, &nodes, &mut text);
-        // No step takes more than is allowed, whatever else has failed before.
+        // No step exceeds the limit, whatever has failed before.
         assert!(available(&text) + 2 >= before, "seed {seed}");
         assert!(max_surge == 0 || available(&text) + 1 >= before.min(5), "seed {seed}");
         for node in ["a", "b", "c", "d", "e"] {
@@ -217,7 +217,7 @@ fn play(seed: u64) {
 }
 
 #[test]
-fn a_node_that_comes_back_unwanted_is_looked_at_for_what_is_left_there() {
+fn returning_ineligible_node_enqueues_sets_with_pods() {
     let spec = json!({
         "selector": {"matchLabels": {"app": "d"}}, "template": {"spec": {"nodeSelector": {"role": "d"}}},
     });
@@ -229,21 +229,21 @@ fn a_node_that_comes_back_unwanted_is_looked_at_for_what_is_left_there() {
         Arc::new(serde_json::from_value(pod).unwrap())
     };
     let back = &nodes("n")[0];
-    assert!(!super::is_concerned(&set, None, Some(back), &[pod("other")]));
-    assert!(super::is_concerned(&set, None, Some(back), &[pod("other"), pod("u")]));
+    assert!(!super::is_affected(&set, None, Some(back), &[pod("other")]));
+    assert!(super::is_affected(&set, None, Some(back), &[pod("other"), pod("u")]));
 }
 
 fn available(text: &[String]) -> usize {
     text.iter().filter(|pod| pod.ends_with(":a")).count()
 }
 
-/// Does what is planned.
+/// Applies the plan.
 fn step(set: &DaemonSet, nodes: &[Arc<Node>], text: &mut Vec<String>) {
-    let known = pods(&text.join(" "));
-    let plan = planned(set, nodes, &known);
-    let position = |pod: &Arc<Pod>| known.iter().position(|other| Arc::ptr_eq(pod, other)).unwrap();
-    let ended = plan.ended.iter().map(|ended| &ended.pod);
-    let mut gone: Vec<_> = plan.delete.iter().chain(ended).map(position).collect();
+    let observed = pods(&text.join(" "));
+    let plan = planned(set, nodes, &observed);
+    let position = |pod: &Arc<Pod>| observed.iter().position(|other| Arc::ptr_eq(pod, other)).unwrap();
+    let finished = plan.finished.iter().map(|finished| &finished.pod);
+    let mut gone: Vec<_> = plan.delete.iter().chain(finished).map(position).collect();
     gone.sort_unstable();
     for index in gone.into_iter().rev() {
         text.remove(index);
@@ -251,7 +251,7 @@ fn step(set: &DaemonSet, nodes: &[Arc<Node>], text: &mut Vec<String>) {
     text.extend(plan.create.iter().map(|node| format!("{node}:new:u")));
 }
 
-/// What becomes of a pod in a while.
+/// The state of a pod some time later.
 fn aged(pod: &str, fails: bool) -> String {
     let (name, state) = pod.rsplit_once(':').unwrap();
     let state = match state {
@@ -265,7 +265,7 @@ fn aged(pod: &str, fails: bool) -> String {
 }
 
 #[test]
-fn rolling_updates_end_well_whatever_fails() {
+fn rolling_updates_complete_despite_random_failures() {
     for seed in 0..50 {
         play(seed);
     }

@@ -1,8 +1,8 @@
-//! What every pod of a DaemonSet bears of its node: it belongs there, whatever the node goes through.
+//! Tolerations of every daemon pod, which keep it on its node under pressure and other conditions.
 
 use serde_json::{Value, json};
 
-/// Taints by key and effect (`AddOrUpdateDaemonPodTolerations` in upstream's `pkg/controller/daemon/util`).
+/// Taints by key and effect (`AddOrUpdateDaemonPodTolerations` in Kubernetes' `pkg/controller/daemon/util`).
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -12,10 +12,10 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// Also borne by those who use the network of the node.
+/// Tolerated only with `hostNetwork`.
 const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// Adds them to the spec of a pod, in place of the same ones for a time only.
+/// Adds the tolerations to a pod spec, replacing equal ones that have a time limit.
 pub(super) fn add(spec: &mut Value) {
     if !spec.is_object() {
         *spec = json!({});
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_pod_bears_already_is_not_added_again() {
+    fn existing_tolerations_are_not_added_again() {
         let mut spec = json!({"hostNetwork": true, "tolerations": [
             {"key": "mine", "operator": "Exists"},
             {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},

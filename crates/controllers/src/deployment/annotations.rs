@@ -1,4 +1,4 @@
-//! What a deployment notes on itself and on its sets, for people, for `kubectl rollout` and for its next look.
+//! Annotations of deployments and replica sets, which users, `kubectl rollout` and later reconciles read.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use coracle_runtime::informer::{Labels, ObjectMetadata};
 
 use crate::view::{Deployment, ReplicaSet};
 
-/// Which of the rollouts of a deployment a set is, and which one a deployment is at.
+/// Revision of a replica set within its deployment, and the current revision of a deployment.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Which ones a set was before people went back to it.
+/// Former revisions of a replica set that was rolled back to.
 pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// How many pods the deployment wanted when the set was last scaled: by this a scaling is told from a rollout.
+/// The deployment's replicas when the set was last scaled, to distinguish scaling from a rollout.
 pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
-/// How many it was to have at most then, of which the set has its part.
+/// The deployment's maximum number of pods at that time.
 pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
-/// What a set does not take over from its deployment.
+/// Annotations that a replica set does not inherit from its deployment.
 const NOT_COPIED: &[&str] = &[
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -25,31 +25,31 @@ const NOT_COPIED: &[&str] = &[
     "deprecated.deployment.rollback.to",
 ];
 
-/// The most bytes of a history of revisions, which is about a hundred of them. The oldest go first.
+/// Maximum length of the revision history in bytes, about a hundred revisions. The oldest are dropped.
 const MAX_REVISION_HISTORY: usize = 2000;
 
-/// Annotations to be written.
+/// Annotations to set.
 pub(super) type Changes = BTreeMap<String, String>;
 
-/// Which revision an object is; zero if it does not say, none if what it says is no number.
+/// Revision of an object; zero if not annotated, `None` if the value is not a number.
 pub(super) fn revision(metadata: &ObjectMetadata) -> Option<i64> {
     metadata.annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
 }
 
-/// A number that is not negative.
+/// A non-negative number.
 pub(super) fn count(annotations: &Labels, key: &str) -> Option<i32> {
     annotations.get(key)?.parse().ok().filter(|count| *count >= 0)
 }
 
-/// The annotations by which a set is to know how large its deployment is, as far as it does not.
+/// The size annotations of a replica set that have to change.
 pub(super) fn sizes(known: &Labels, desired: i32, max: i32) -> Changes {
     let sizes = [(DESIRED_REPLICAS, desired.to_string()), (MAX_REPLICAS, max.to_string())];
-    let news = sizes.into_iter().filter(|(key, value)| known.get(key) != Some(value));
-    news.map(|(key, value)| (key.to_owned(), value)).collect()
+    let changed = sizes.into_iter().filter(|(key, value)| known.get(key) != Some(value));
+    changed.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// What the new set of a deployment has to take over from it, and which revision it becomes if it is to be
-/// `revision` at least.
+/// The annotations that the new set inherits from its deployment and does not have yet, and its revision, which
+/// becomes `revision` if it is lower.
 pub(super) fn for_new_set(deployment: &Deployment, known: &Labels, revision: i64) -> Changes {
     let of_deployment = deployment.metadata.annotations.iter();
     let mut changes: Changes = of_deployment
@@ -57,7 +57,7 @@ pub(super) fn for_new_set(deployment: &Deployment, known: &Labels, revision: i64
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
     let old = known.get(REVISION);
-    // Somebody's own idea of a revision stays.
+    // An invalid revision, set by a user, is kept.
     let Ok(number) = old.filter(|old| !old.is_empty()).unwrap_or("0").parse::<i64>() else { return changes };
     if number < revision {
         changes.insert(REVISION.to_owned(), revision.to_string());
@@ -68,7 +68,7 @@ pub(super) fn for_new_set(deployment: &Deployment, known: &Labels, revision: i64
     changes
 }
 
-/// The history with one more revision; none if that is longer than any history may be.
+/// The history with one more revision; `None` if that exceeds the limit on its own.
 fn history(known: Option<&str>, old: &str) -> Option<String> {
     let Some(known) = known.filter(|known| !known.is_empty()) else { return Some(old.to_owned()) };
     let mut kept: Vec<&str> = known.split(',').collect();
@@ -80,7 +80,7 @@ fn history(known: Option<&str>, old: &str) -> Option<String> {
     (length(&kept) <= MAX_REVISION_HISTORY).then(|| kept.join(","))
 }
 
-/// The revision of a set after these changes.
+/// Revision of a set after these changes.
 pub(super) fn revision_after(set: &ReplicaSet, changes: &Changes) -> String {
     let known = || set.metadata.annotations.get(REVISION).unwrap_or_default().to_owned();
     changes.get(REVISION).cloned().unwrap_or_else(known)
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_set_takes_over_what_people_wrote() {
+    fn new_set_inherits_annotations() {
         let deployment = deployment(json!({
             REVISION: "7", "kubectl.kubernetes.io/last-applied-configuration": "{}",
             "kubernetes.io/change-cause": "because", "kept": "k",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_is_remembered() {
+    fn rollback_extends_the_revision_history() {
         let plain = deployment(json!({}));
         assert_eq!(changed(&plain, &[(REVISION, "3")], 3), json!({}), "it is that already");
         assert_eq!(changed(&plain, &[(REVISION, "5")], 3), json!({}), "later ones were deleted");
@@ -123,11 +123,11 @@ mod tests {
         assert_eq!(changed(&plain, &[(REVISION, "mine")], 4), json!({}));
         assert_eq!(changed(&plain, &[], 1), json!({REVISION: "1"}));
         let long = format!("1{}", ",22".repeat(666));
-        assert_eq!(history(Some(&long), "4").unwrap().len(), 1999, "the oldest has gone");
+        assert_eq!(history(Some(&long), "4").unwrap().len(), 1999, "the oldest is dropped");
     }
 
     #[test]
-    fn sizes_are_written_when_they_are_news() {
+    fn size_annotations_change_only_when_different() {
         let known: Labels = [(DESIRED_REPLICAS, "3"), (MAX_REPLICAS, "4")].into_iter().collect();
         assert_eq!(sizes(&known, 3, 4), Changes::new());
         assert_eq!(json!(sizes(&known, 3, 5)), json!({MAX_REPLICAS: "5"}));

@@ -1,4 +1,4 @@
-//! The conditions of a deployment.
+//! Conditions of a deployment.
 
 use coracle_base::Timestamp;
 
@@ -8,7 +8,7 @@ pub(super) const AVAILABLE: &str = "Available";
 pub(super) const PROGRESSING: &str = "Progressing";
 pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Why a deployment is or is not progressing.
+/// Reasons of the Progressing condition.
 pub(super) const NEW_SET_CREATED: &str = "NewReplicaSetCreated";
 pub(super) const NEW_SET_FOUND: &str = "FoundNewReplicaSet";
 pub(super) const NEW_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
@@ -18,7 +18,7 @@ pub(super) const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 pub(super) const PAUSED: &str = "DeploymentPaused";
 pub(super) const RESUMED: &str = "DeploymentResumed";
 
-/// A condition that holds since now.
+/// Creates a condition whose times are `now`.
 pub(super) fn new(r#type: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
     Condition {
         r#type: r#type.into(),
@@ -31,8 +31,8 @@ pub(super) fn new(r#type: &str, status: &str, reason: &str, message: &str, now: 
     }
 }
 
-/// Puts a condition in the place of one of its type, at the end. One of the same status and reason stays as
-/// it is, and one of the same status keeps its time.
+/// Replaces the condition of the same type, at the end of the list. A condition with the same status and reason is
+/// left as it is, and one with the same status keeps its transition time.
 pub(super) fn set(all: &mut Vec<Condition>, mut new: Condition) {
     if let Some(known) = condition(all, &new.r#type) {
         if known.status == new.status && known.reason == new.reason {
@@ -50,7 +50,7 @@ pub(super) fn remove(all: &mut Vec<Condition>, r#type: &str) {
     all.retain(|condition| *condition.r#type != *r#type);
 }
 
-/// Whether there is a condition of this type for this reason.
+/// True if the condition of this type has this reason.
 pub(super) fn has_reason(all: &[Condition], r#type: &str, reason: &str) -> bool {
     condition(all, r#type).is_some_and(|condition| &*condition.reason == reason)
 }

@@ -1,8 +1,8 @@
-//! How many pods more or fewer than wanted there may be during a rollout.
+//! Limits on the number of pods during a rollout.
 
 use crate::view::{Deployment, IntOrString, Rounding, StrategyType};
 
-/// How many pods may be there beyond those wanted, and how many of those wanted may be missing.
+/// Surge and maximum unavailable pods, resolved from numbers or percentages.
 fn fenceposts(deployment: &Deployment) -> (i32, i32) {
     let rolling = &deployment.spec.strategy.rolling_update;
     let scaled = |amount: Option<&IntOrString>, rounding| {
@@ -10,7 +10,7 @@ fn fenceposts(deployment: &Deployment) -> (i32, i32) {
     };
     let surge = scaled(rolling.max_surge.as_ref(), Rounding::Up);
     let unavailable = scaled(rolling.max_unavailable.as_ref(), Rounding::Down);
-    // Rounded down there may be no room at all, and then nothing could ever be replaced.
+    // Both may round to zero, in which case no pod could ever be replaced.
     if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
 }
 
@@ -18,22 +18,22 @@ pub(super) fn is_rolling(deployment: &Deployment) -> bool {
     deployment.spec.strategy.r#type == StrategyType::RollingUpdate
 }
 
-/// How many pods there may be beyond those wanted.
+/// Number of pods allowed beyond the desired ones.
 pub(super) fn max_surge(deployment: &Deployment) -> i32 {
     if is_rolling(deployment) { fenceposts(deployment).0 } else { 0 }
 }
 
-/// How many of those wanted may be missing.
+/// Number of desired pods that may be unavailable.
 pub(super) fn max_unavailable(deployment: &Deployment) -> i32 {
     if is_rolling(deployment) { fenceposts(deployment).1.min(deployment.replicas()) } else { 0 }
 }
 
-/// How many pods there may be at most.
+/// Maximum number of pods.
 pub(super) fn max_replicas(deployment: &Deployment) -> i32 {
     deployment.replicas().saturating_add(max_surge(deployment))
 }
 
-/// How many pods must be available.
+/// Minimum number of available pods.
 pub(super) fn min_available(deployment: &Deployment) -> i32 {
     deployment.replicas() - max_unavailable(deployment)
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_never_nothing() {
+    fn surge_and_unavailable_are_never_both_zero() {
         let of = |replicas: i32, surge: Value, unavailable: Value| {
             let rolling = json!({"maxSurge": surge, "maxUnavailable": unavailable});
             let spec = json!({"replicas": replicas, "strategy": {"rollingUpdate": rolling}});

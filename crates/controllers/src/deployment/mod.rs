@@ -1,6 +1,6 @@
-//! Deployments: a replica set for each template that a deployment had, and a way from one to the next.
+//! Deployments: one replica set per template, and rollouts from one to the next.
 //!
-//! [`plan`](plan::plan) says what to do next; here it is done.
+//! [`plan`](plan::plan) decides on the next step; this module carries it out.
 
 mod annotations;
 mod conditions;
@@ -20,26 +20,26 @@ use std::sync::Arc;
 use coracle_base::Clock;
 use coracle_runtime::informer::{Labels, Store};
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, StaleCache, Written,
 };
 use k8s_openapi::api::apps::v1 as apps;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 use crate::pod_control::{
-    ClaimError, Claims, Owner, OwnerKind, controlled_by, index_by_controller, orphans_beside,
-    owners_concerned,
+    ClaimError, Claims, Owner, OwnerKind, controlled_by, index_by_controller, orphans_in_namespace,
+    owners_to_enqueue,
 };
 use crate::view::{
     Deployment, DeploymentStatus, Pod, ReplicaSet, StrategyType, deployments, pods, replica_sets,
 };
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use conditions::{PROGRESSING, SET_CREATE_ERROR};
 use plan::{NewSet, Plan, SetUpdate, plan};
 use sets::{POD_TEMPLATE_HASH, Sets};
 
-/// Deployments that are worked on at a time: as upstream's `--concurrent-deployment-syncs`.
+/// Concurrent reconciles: the default of `--concurrent-deployment-syncs`.
 const WORKERS: usize = 5;
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "deployment-controller", register };
@@ -56,26 +56,28 @@ fn register(manager: &mut Manager, settings: &Settings) {
         pods: pods.store().clone(),
         deployment_objects: Objects::of::<apps::Deployment>(manager.client()),
         set_objects: Objects::of::<apps::ReplicaSet>(manager.client()),
-        deployment_writes: OwnWrites::default(),
-        set_writes: OwnWrites::default(),
+        deployment_writes: ReadYourWrites::default(),
+        set_writes: ReadYourWrites::default(),
         recorder: manager.recorder(REGISTRATION.name),
         clock: settings.clock.clone(),
     };
     let (known, known_sets) = (deployments.store().clone(), sets.store().clone());
-    let known_too = known.clone();
+    let all_deployments = known.clone();
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("deployment")
         .watches(&deployments, |change| [change.key.clone()])
         .watches(&sets, move |change: &Change<ReplicaSet>| {
-            owners_concerned(change, KIND, &known, Deployment::selector)
+            owners_to_enqueue(change, KIND, &known, Deployment::selector)
         })
-        .watches(&pods, move |change: &Change<Pod>| waiting_for(change, &known_sets, &known_too))
+        .watches(&pods, move |change: &Change<Pod>| {
+            recreate_waiting_for(change, &known_sets, &all_deployments)
+        })
         .workers(WORKERS);
     manager.add(controller);
 }
 
-/// The deployment that may have waited for a pod to be gone before it makes new ones.
-fn waiting_for(
+/// The Recreate deployment that may be waiting for the deletion of a pod before it creates new ones.
+fn recreate_waiting_for(
     change: &Change<Pod>,
     sets: &Store<ReplicaSet>,
     deployments: &Store<Deployment>,
@@ -89,18 +91,18 @@ fn waiting_for(
     (deployment.spec.strategy.r#type == StrategyType::Recreate).then_some(key)
 }
 
-/// Why a deployment could not make its next step.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error(transparent)]
     Claim(#[from] ClaimError),
     #[error("cannot write a replica set")]
     Set(#[source] kube::Error),
     #[error("cannot write the status")]
     Status(#[source] kube::Error),
-    #[error("another replica set has the name of the new one")]
+    #[error("hash collision: another replica set has the new set's name; retrying with a new hash")]
     Collision,
 }
 
@@ -110,8 +112,8 @@ struct Deployments {
     pods: Store<Pod>,
     deployment_objects: Objects,
     set_objects: Objects,
-    deployment_writes: OwnWrites,
-    set_writes: OwnWrites,
+    deployment_writes: ReadYourWrites,
+    set_writes: ReadYourWrites,
     recorder: Recorder,
     clock: Clock,
 }
@@ -126,12 +128,12 @@ impl Reconcile for Deployments {
         let owner = Owner { key, kind: KIND, metadata: &deployment.metadata };
         let sets = Sets::of(&deployment, self.claim(&owner, &deployment).await?);
         let plan = plan(&deployment, &sets, || self.old_pods_run(key, &sets), self.clock.now());
-        self.carry_out(&owner, &deployment, plan).await
+        self.apply(&owner, &deployment, plan).await
     }
 }
 
 impl Deployments {
-    /// The sets that are the deployment's.
+    /// Returns the replica sets of the deployment, after adopting and releasing.
     async fn claim(
         &self,
         owner: &Owner<'_>,
@@ -139,7 +141,7 @@ impl Deployments {
     ) -> Result<Vec<Arc<ReplicaSet>>, ClaimError> {
         let store = self.sets.store();
         let mut candidates = controlled_by(store, owner.key.cluster(), owner.metadata.uid());
-        candidates.extend(orphans_beside(store, owner.key));
+        candidates.extend(orphans_in_namespace(store, owner.key));
         let claims = Claims {
             owners: &self.deployment_objects,
             objects: &self.set_objects,
@@ -150,18 +152,13 @@ impl Deployments {
         claims.claim(owner, candidates, fits).await
     }
 
-    /// Whether a pod of an old set has not come to its end.
+    /// True if an old set has a pod that is not finished.
     fn old_pods_run(&self, key: &ObjectKey, sets: &Sets) -> bool {
         let pods = |set: &Arc<ReplicaSet>| controlled_by(&self.pods, key.cluster(), set.metadata.uid());
         sets.old.iter().flat_map(pods).any(|pod| !pod.is_finished())
     }
 
-    async fn carry_out(
-        &self,
-        owner: &Owner<'_>,
-        deployment: &Deployment,
-        plan: Plan,
-    ) -> Result<Action, Error> {
+    async fn apply(&self, owner: &Owner<'_>, deployment: &Deployment, plan: Plan) -> Result<Action, Error> {
         if let Some(new) = &plan.create
             && !self.create(owner, deployment, new).await?
         {
@@ -176,38 +173,38 @@ impl Deployments {
         if plan.status != deployment.status || plan.revision.is_some() {
             self.write_status(owner, deployment, &plan.status, plan.revision.as_deref()).await?;
         }
-        Ok(plan.look_again.map_or(Action::AwaitChange, Action::RequeueAfter))
+        Ok(plan.requeue_after.map_or(Action::AwaitChange, Action::RequeueAfter))
     }
 
-    /// Makes a set. Whether it could be, or there is no place for it any more.
+    /// Creates a set. False if the namespace is terminating.
     async fn create(&self, owner: &Owner<'_>, deployment: &Deployment, new: &NewSet) -> Result<bool, Error> {
         match self.set_objects.create::<Written>(owner.key, &body(owner, deployment, new)).await {
             Ok(written) => {
                 self.set_writes.note(owner.key, &written.metadata.resource_version);
                 if new.replicas > 0 {
-                    self.tell_scaled(owner, &new.name, 0, new.replicas);
+                    self.record_scaled(owner, &new.name, 0, new.replicas);
                 }
                 Ok(true)
             }
-            Err(error) if refusal::exists_already(&error) => {
+            Err(error) if api_error::already_exists(&error) => {
                 self.resolve_collision(owner, deployment, new).await?;
                 Err(Error::Collision)
             }
-            Err(error) if refusal::is_terminating(&error) => Ok(false),
+            Err(error) if api_error::namespace_is_terminating(&error) => Ok(false),
             Err(error) => {
                 let message = format!(
                     "Failed to create new replica set \"{}\": {}",
                     new.name,
-                    refusal::message(&error)
+                    api_error::message(&error)
                 );
-                self.tell_create_failed(owner, deployment, &message).await?;
+                self.record_create_failed(owner, deployment, &message).await?;
                 Err(Error::Set(error))
             }
         }
     }
 
-    /// Counts a set of the same name and another template, so that the next attempt has another name. If
-    /// it is the deployment's own after all, it only has not been seen yet.
+    /// Increments the collision count, so that the next attempt has another name. If the existing set is the
+    /// deployment's own, the informer has just not seen it yet.
     async fn resolve_collision(
         &self,
         owner: &Owner<'_>,
@@ -215,11 +212,11 @@ impl Deployments {
         new: &NewSet,
     ) -> Result<(), Error> {
         let there: Option<ReplicaSet> =
-            self.set_objects.get(&owner.beside(&new.name)).await.map_err(Error::Set)?;
+            self.set_objects.get(&owner.namespaced_key(&new.name)).await.map_err(Error::Set)?;
         let template = &deployment.spec.template;
         let is_own = |set: &ReplicaSet| {
             set.metadata.is_controlled_by(owner.metadata.uid())
-                && set.spec.template.equals_but_for(template, POD_TEMPLATE_HASH)
+                && set.spec.template.equals_except(template, POD_TEMPLATE_HASH)
         };
         match there {
             Some(set) if is_own(&set) => {
@@ -235,13 +232,13 @@ impl Deployments {
         }
     }
 
-    async fn tell_create_failed(
+    async fn record_create_failed(
         &self,
         owner: &Owner<'_>,
         deployment: &Deployment,
         message: &str,
     ) -> Result<(), Error> {
-        self.tell(owner, EventType::Warning, SET_CREATE_ERROR, message.to_owned());
+        self.record_event(owner, EventType::Warning, SET_CREATE_ERROR, message.to_owned());
         if status::deadline(deployment).is_none() {
             return Ok(());
         }
@@ -254,7 +251,7 @@ impl Deployments {
         self.write_status(owner, deployment, &status, None).await
     }
 
-    /// Changes a set. If it is gone or another one by now, that brings the deployment back.
+    /// Patches a set. If it is gone or replaced, its event enqueues the deployment again.
     async fn update(&self, owner: &Owner<'_>, update: &SetUpdate) -> Result<(), Error> {
         let metadata = &update.set.metadata;
         let mut patch = json!({"metadata": {"uid": metadata.uid(), "annotations": update.annotations}});
@@ -264,23 +261,23 @@ impl Deployments {
         if let Some(seconds) = update.min_ready_seconds {
             patch["spec"]["minReadySeconds"] = seconds.into();
         }
-        let (key, patch) = (owner.beside(metadata.name()), Patch::Merge(patch));
+        let (key, patch) = (owner.namespaced_key(metadata.name()), Patch::Merge(patch));
         match self.set_objects.patch::<Written>(&key, &PatchParams::default(), &patch).await {
             Ok(written) => {
                 self.set_writes.note(owner.key, &written.metadata.resource_version);
                 if let Some(replicas) = update.replicas {
-                    self.tell_scaled(owner, metadata.name(), update.set.replicas(), replicas);
+                    self.record_scaled(owner, metadata.name(), update.set.replicas(), replicas);
                 }
                 Ok(())
             }
-            Err(error) if refusal::is_outdated(&error) => Ok(()),
+            Err(error) if api_error::is_outdated(&error) => Ok(()),
             Err(error) => Err(Error::Set(error)),
         }
     }
 
     async fn delete(&self, owner: &Owner<'_>, set: &ReplicaSet) -> Result<(), Error> {
-        let (key, uid) = (owner.beside(set.metadata.name()), set.metadata.uid());
-        // Only as it is known: without pods.
+        let (key, uid) = (owner.namespaced_key(set.metadata.name()), set.metadata.uid());
+        // Only in the observed version, which has no pods.
         let preconditions = Preconditions {
             uid: Some(uid.to_owned()),
             resource_version: Some(set.metadata.resource_version().to_owned()),
@@ -291,12 +288,12 @@ impl Deployments {
                 self.set_writes.note_deleted(owner.key, key, uid);
                 Ok(())
             }
-            Err(error) if refusal::is_conflict(&error) => Ok(()),
+            Err(error) if api_error::is_conflict(&error) => Ok(()),
             Err(error) => Err(Error::Set(error)),
         }
     }
 
-    /// Writes what the deployment says. If it has changed, that brings it back.
+    /// Patches the status. If the deployment has changed, its event enqueues it again.
     async fn write_status(
         &self,
         owner: &Owner<'_>,
@@ -308,21 +305,21 @@ impl Deployments {
         let params = PatchParams::default();
         let written = self.deployment_objects.patch_subresource(owner.key, "status", &params, &patch).await;
         owner.note(&self.deployment_writes, deployment.metadata.resource_version(), &written);
-        refusal::unless_outdated(written).map_err(Error::Status)
+        api_error::ignore_outdated(written).map_err(Error::Status)
     }
 
-    fn tell_scaled(&self, owner: &Owner<'_>, set: &str, from: i32, to: i32) {
+    fn record_scaled(&self, owner: &Owner<'_>, set: &str, from: i32, to: i32) {
         let direction = if from < to { "up" } else { "down" };
         let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
-        self.tell(owner, EventType::Normal, "ScalingReplicaSet", message);
+        self.record_event(owner, EventType::Normal, "ScalingReplicaSet", message);
     }
 
-    fn tell(&self, owner: &Owner<'_>, kind: EventType, reason: &'static str, message: String) {
+    fn record_event(&self, owner: &Owner<'_>, kind: EventType, reason: &'static str, message: String) {
         self.recorder.event(owner.key.cluster(), owner.reference(), kind, reason, message);
     }
 }
 
-/// A new set as it is sent.
+/// Request body of a new set.
 fn body(owner: &Owner<'_>, deployment: &Deployment, new: &NewSet) -> Value {
     let template = &deployment.spec.template;
     let labels: Labels = template.labels.iter().chain([(POD_TEMPLATE_HASH, new.hash.as_str())]).collect();

@@ -1,8 +1,7 @@
 //! Random rollouts against a model of replica sets and their pods.
 //!
-//! Whatever people do in between: no step of a rollout makes more pods than the surge allows, none takes
-//! more available pods away than may be missing, old and new never run together where they must not, and
-//! it comes to an end.
+//! Despite changes by users in between, no step of a rollout creates more pods than the surge allows, none removes more
+//! available pods than may be unavailable, old and new pods never run together with Recreate, and the rollout ends.
 
 use std::sync::Arc;
 
@@ -17,22 +16,22 @@ use super::scaling;
 use super::sets::{POD_TEMPLATE_HASH, Sets};
 use crate::view::{Deployment, IntOrString, PodTemplate, ReplicaSet, StrategyType, condition};
 
-/// Random rollouts that are tried.
+/// Number of random rollouts.
 const SEEDS: u64 = 1000;
 
-/// Steps of one before everybody leaves it alone.
+/// Steps of a rollout before users stop changing it.
 const STEPS: u64 = 150;
 
-/// Rounds in which it must then come to an end: a rollout of so few pods takes fewer.
+/// Rounds in which it must then end; a rollout of so few pods needs fewer.
 const ROUNDS: usize = 200;
 
-/// A set, and whether each of its pods is ready. What the set says of them may be old.
+/// A set, and whether each of its pods is ready. The set's status may be outdated.
 struct SimulatedSet {
     known: ReplicaSet,
     pods: Vec<bool>,
 }
 
-struct World {
+struct Model {
     rng: Rng,
     deployment: Deployment,
     sets: Vec<SimulatedSet>,
@@ -44,16 +43,16 @@ fn template(number: u64) -> PodTemplate {
     serde_json::from_value(value).unwrap()
 }
 
-impl World {
+impl Model {
     fn new(seed: u64) -> Self {
         let spec = json!({"progressDeadlineSeconds": 600, "revisionHistoryLimit": 2});
         let metadata = json!({"name": "d", "uid": "d", "generation": 1});
         let deployment = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
-        let mut world = Self { rng: Rng::seeded(seed), deployment, sets: Vec::new(), now_s: 1000 };
-        world.change_template();
-        world.change_size();
-        world.change_strategy();
-        world
+        let mut model = Self { rng: Rng::seeded(seed), deployment, sets: Vec::new(), now_s: 1000 };
+        model.change_template();
+        model.change_size();
+        model.change_strategy();
+        model
     }
 
     fn now(&self) -> Timestamp {
@@ -91,8 +90,8 @@ impl World {
         (strategy.rolling_update.max_surge, strategy.rolling_update.max_unavailable) = (amount(), amount());
     }
 
-    /// What people do.
-    fn meddle(&mut self) {
+    /// A random change by a user.
+    fn user_change(&mut self) {
         match self.rng.below(8) {
             0..=2 => self.change_template(),
             3..=5 => self.change_size(),
@@ -102,7 +101,7 @@ impl World {
         self.deployment.metadata.generation += 1;
     }
 
-    /// A node makes a pod ready, or loses it.
+    /// A node makes a pod ready, or fails it.
     fn change_pod(&mut self) {
         let Some(index) = self.pick(self.sets.len()) else { return };
         let Some(pod) = self.pick(self.sets[index].pods.len()) else { return };
@@ -110,11 +109,11 @@ impl World {
         self.sets[index].pods[pod] = !fails;
     }
 
-    /// What the controller of replica sets does.
+    /// The replica set controller.
     fn replicate(&mut self, index: usize) {
         let set = &mut self.sets[index];
         let wanted = usize::try_from(set.known.replicas()).unwrap();
-        // Those that are not ready go first.
+        // Unready pods are deleted first.
         set.pods.sort_by_key(|ready| !*ready);
         set.pods.resize(wanted, false);
         self.report(index);
@@ -142,16 +141,16 @@ impl World {
         self.sets.iter().any(|set| is_old(set) && !set.pods.is_empty())
     }
 
-    /// One look of the deployment. Whether it did anything.
+    /// One reconcile of the deployment. True if it changed anything.
     fn deploy(&mut self) -> bool {
         self.now_s += 1;
         let sets = self.known();
         let plan = plan(&self.deployment, &sets, || self.old_pods_run(&sets), self.now());
         self.check(&sets, &plan);
         let acted = plan.create.is_some() || !plan.updates.is_empty() || !plan.delete.is_empty();
-        let told = plan.status != self.deployment.status || plan.revision.is_some();
+        let status_changed = plan.status != self.deployment.status || plan.revision.is_some();
         self.apply(plan);
-        acted || told
+        acted || status_changed
     }
 
     fn check(&self, sets: &Sets, plan: &Plan) {
@@ -171,11 +170,11 @@ impl World {
             return;
         }
         if is_rolling(&self.deployment) {
-            // By what is known: the set deletes those first that are not ready.
+            // By the reported status: the replica set deletes unready pods first.
             let known = |set: &SimulatedSet| set.known.status.available_replicas.min(set.known.replicas());
             let before: i32 = self.sets.iter().map(known).sum();
             let after: i32 = self.sets.iter().map(|set| known(set).min(size(set))).sum();
-            // A new set that is larger than the deployment is cut whatever the rest does.
+            // A new set that is larger than the deployment is scaled down unconditionally.
             let cut = sets.new.as_ref().is_some_and(|new| new.replicas() > self.deployment.replicas());
             assert!(cut || after >= before.min(min_available(&self.deployment)), "too few: {plan:?}");
         } else if created > 0 {
@@ -185,7 +184,7 @@ impl World {
 
     fn apply(&mut self, plan: Plan) {
         if let Some(create) = plan.create {
-            assert!(self.sets.iter().all(|set| *set.known.metadata.uid() != *create.name), "made twice");
+            assert!(self.sets.iter().all(|set| *set.known.metadata.uid() != *create.name), "created twice");
             let mut known = ReplicaSet::default();
             (known.metadata.plain.name, known.metadata.plain.uid) =
                 (create.name.as_str().into(), create.name.as_str().into());
@@ -225,7 +224,7 @@ impl World {
 
     fn step(&mut self) {
         match self.rng.below(20) {
-            0 => self.meddle(),
+            0 => self.user_change(),
             1..=6 => self.change_pod(),
             7..=11 => {
                 if let Some(index) = self.pick(self.sets.len()) {
@@ -241,7 +240,7 @@ impl World {
         }
     }
 
-    /// Lets everything run well, until nothing is left to do.
+    /// Runs without failures until nothing is left to do.
     fn settle(&mut self) {
         self.deployment.spec.paused = false;
         self.deployment.metadata.generation += 1;
@@ -270,23 +269,23 @@ impl World {
         let status = &self.deployment.status;
         assert_eq!(status.observed_generation, self.deployment.metadata.generation);
         assert_eq!(status.available_replicas, self.deployment.replicas());
-        let said = condition(&status.conditions, "Progressing").unwrap();
-        assert_eq!((&*said.status, &*said.reason), ("True", "NewReplicaSetAvailable"));
+        let progressing = condition(&status.conditions, "Progressing").unwrap();
+        assert_eq!((&*progressing.status, &*progressing.reason), ("True", "NewReplicaSetAvailable"));
         assert_eq!(&*condition(&status.conditions, "Available").unwrap().status, "True");
     }
 }
 
 fn run(seed: u64) {
-    let mut world = World::new(seed);
+    let mut model = Model::new(seed);
     for _ in 0..STEPS {
-        world.step();
+        model.step();
     }
-    world.settle();
-    world.check_end();
+    model.settle();
+    model.check_end();
 }
 
 #[test]
-fn rollouts_keep_their_promises_and_end() {
+fn random_rollouts_respect_limits_and_end() {
     for seed in 0..SEEDS {
         let outcome = std::panic::catch_unwind(|| run(seed));
         assert!(outcome.is_ok(), "with the seed {seed}");
@@ -294,7 +293,7 @@ fn rollouts_keep_their_promises_and_end() {
 }
 
 #[test]
-fn values_of_the_model_are_what_the_server_sends() {
+fn model_templates_match_the_wire_format() {
     let sent: PodTemplate = serde_json::from_value::<Value>(template(1).to_value()).unwrap().into();
     assert_eq!(sent, template(1));
 }

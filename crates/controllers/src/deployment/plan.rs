@@ -1,7 +1,7 @@
-//! What a deployment does next, as data.
+//! Plans the next step of a deployment. Pure.
 //!
-//! One look makes one step: a new set, or sets of other sizes, or old ones deleted. What follows is decided
-//! when that has been seen.
+//! Each reconcile makes one step: it creates a set, scales sets, or deletes old ones. The next step follows when the
+//! informer has seen the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,37 +21,37 @@ use super::status::{self, deadline, is_complete};
 use crate::pod_control::template_hash;
 use crate::view::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 
-/// The longest name of an object.
+/// Maximum length of an object name.
 const MAX_NAME: usize = 253;
 
-/// What is to be done.
+/// Steps to take.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// A set to be made.
+    /// Set to create.
     pub(super) create: Option<NewSet>,
-    /// Sets that are to change.
+    /// Sets to update.
     pub(super) updates: Vec<SetUpdate>,
-    /// Old sets that nobody needs to go back to.
+    /// Old sets beyond the history limit.
     pub(super) delete: Vec<Arc<ReplicaSet>>,
-    /// What the deployment says when that is done.
+    /// Status after these steps.
     pub(super) status: DeploymentStatus,
-    /// The revision that the deployment is at, if it does not say so.
+    /// Revision to set on the deployment, if it has another one.
     pub(super) revision: Option<String>,
-    /// When to look again if nothing happens.
-    pub(super) look_again: Option<Duration>,
+    /// When to reconcile again if nothing changes.
+    pub(super) requeue_after: Option<Duration>,
 }
 
-/// A set that does not exist yet.
+/// A set to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSet {
     pub(super) name: String,
-    /// The value of the label that tells its pods from others.
+    /// Value of the pod-template-hash label.
     pub(super) hash: String,
     pub(super) replicas: i32,
     pub(super) annotations: Changes,
 }
 
-/// What is to change of a set.
+/// Update of a set.
 #[derive(Clone, Debug)]
 pub(super) struct SetUpdate {
     pub(super) set: Arc<ReplicaSet>,
@@ -60,17 +60,17 @@ pub(super) struct SetUpdate {
     pub(super) annotations: Changes,
 }
 
-/// What a step is.
+/// A step of a rollout or scaling.
 #[derive(Default)]
 struct Step {
     create: Option<i32>,
     sizes: Vec<Size>,
     delete: Vec<Arc<ReplicaSet>>,
-    /// Whether it is part of a rollout, whose progress is watched.
+    /// True for rollouts, whose progress is reported.
     is_rollout: bool,
 }
 
-/// Plans one step. Whether pods of old sets still run is asked only if it matters.
+/// Plans one step. `old_pods_run` is called only if it matters.
 pub(super) fn plan(
     deployment: &Deployment,
     sets: &Sets,
@@ -79,9 +79,9 @@ pub(super) fn plan(
 ) -> Plan {
     let mut conditions = deployment.status.conditions.clone();
     if !deployment.metadata.is_terminating() {
-        note_pause(deployment, &mut conditions, now);
+        set_paused_condition(deployment, &mut conditions, now);
     }
-    note_new_set(deployment, sets, &mut conditions, now);
+    set_found_condition(deployment, sets, &mut conditions, now);
     let step = step(deployment, sets, old_pods_run);
     let revision = sets.max_old_revision() + 1;
     let mut changes = sets.new.as_ref().map(|new| {
@@ -95,19 +95,20 @@ pub(super) fn plan(
     let mut sets = sets.clone();
     if let Some(create) = &create {
         revision = create.annotations.get(REVISION).cloned();
-        note_created(deployment, create, &mut conditions, now);
-        sets.new = Some(Arc::new(create.as_known()));
+        set_created_condition(deployment, create, &mut conditions, now);
+        sets.new = Some(Arc::new(create.as_replica_set()));
     }
     let status = if step.is_rollout {
         status::of_rollout(deployment, &sets, conditions, now)
     } else {
         status::counted(deployment, &sets, conditions, now)
     };
-    let look_again = step.is_rollout.then(|| status::next_look(deployment, &status, now)).flatten();
-    let known = deployment.metadata.annotations.get(REVISION);
-    let revision = revision.filter(|revision| known != Some(revision));
+    let requeue_after =
+        step.is_rollout.then(|| status::next_deadline_check(deployment, &status, now)).flatten();
+    let current = deployment.metadata.annotations.get(REVISION);
+    let revision = revision.filter(|revision| current != Some(revision));
     let updates = updates(deployment, step.sizes, &mut changes);
-    Plan { create, updates, delete: step.delete, status, revision, look_again }
+    Plan { create, updates, delete: step.delete, status, revision, requeue_after }
 }
 
 fn step(deployment: &Deployment, sets: &Sets, old_pods_run: impl FnOnce() -> bool) -> Step {
@@ -115,13 +116,13 @@ fn step(deployment: &Deployment, sets: &Sets, old_pods_run: impl FnOnce() -> boo
         return Step::default();
     }
     if deployment.spec.paused {
-        let delete = superfluous(deployment, sets);
+        let delete = beyond_history_limit(deployment, sets);
         return Step { sizes: scaling::scale(deployment, sets), delete, ..Step::default() };
     }
     if scaling::is_scaled(deployment, sets) {
         let sizes = scaling::scale(deployment, sets);
-        // Several sets that are not to run beside each other have no proportions to keep: the rollout goes
-        // on, where upstream stands still.
+        // Without rolling updates there are no proportions to keep between several sets: the rollout continues, where
+        // kube-controller-manager would be stuck.
         if !sizes.is_empty() {
             return Step { sizes, ..Step::default() };
         }
@@ -141,7 +142,7 @@ fn rolling_step(deployment: &Deployment, sets: &Sets) -> Step {
     }
     let sizes = rolling::step(deployment, sets);
     let is_done = sizes.is_empty() && is_complete(deployment, &deployment.status);
-    let delete = if is_done { superfluous(deployment, sets) } else { Vec::new() };
+    let delete = if is_done { beyond_history_limit(deployment, sets) } else { Vec::new() };
     Step { sizes, delete, ..Step::default() }
 }
 
@@ -164,17 +165,17 @@ fn recreate_step(deployment: &Deployment, sets: &Sets, old_pods_run: impl FnOnce
         vec![(Arc::clone(new), deployment.replicas())]
     };
     let is_done = is_complete(deployment, &deployment.status);
-    let delete = if is_done { superfluous(deployment, sets) } else { Vec::new() };
+    let delete = if is_done { beyond_history_limit(deployment, sets) } else { Vec::new() };
     Step { sizes, delete, ..Step::default() }
 }
 
-/// The oldest of the old sets beyond the number that is kept to go back to, if they have no pods.
-fn superfluous(deployment: &Deployment, sets: &Sets) -> Vec<Arc<ReplicaSet>> {
+/// The oldest of the old sets beyond the revision history limit, if they have no pods.
+fn beyond_history_limit(deployment: &Deployment, sets: &Sets) -> Vec<Arc<ReplicaSet>> {
     let Some(limit) = deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else {
         return Vec::new();
     };
     let mut old: Vec<_> = sets.old.iter().filter(|set| !set.metadata.is_terminating()).cloned().collect();
-    // By age if they do not say which revision they are.
+    // By age if they have no revision.
     old.sort_by_key(|set| annotations::revision(&set.metadata).unwrap_or_default());
     old.truncate(old.len().saturating_sub(usize::try_from(limit).unwrap_or_default()));
     let is_empty = |set: &ReplicaSet| {
@@ -186,7 +187,7 @@ fn superfluous(deployment: &Deployment, sets: &Sets) -> Vec<Arc<ReplicaSet>> {
     old
 }
 
-/// What changes of sets, of those that get another size and of the new one anyway.
+/// Updates of the sets that are scaled, and of the new one.
 fn updates(deployment: &Deployment, sizes: Vec<Size>, new: &mut Option<SetUpdate>) -> Vec<SetUpdate> {
     let max = max_replicas(deployment);
     let mut updates = Vec::new();
@@ -218,8 +219,8 @@ fn new_set(deployment: &Deployment, replicas: i32, revision: i64) -> NewSet {
 }
 
 impl NewSet {
-    /// As it will be known when it is there.
-    fn as_known(&self) -> ReplicaSet {
+    /// The set as the informer will report it.
+    fn as_replica_set(&self) -> ReplicaSet {
         let plain = Metadata { name: self.name.as_str().into(), ..Metadata::default() };
         let mut set = ReplicaSet {
             metadata: ObjectMetadata { plain, ..ObjectMetadata::default() },
@@ -230,9 +231,8 @@ impl NewSet {
     }
 }
 
-/// That a deployment is paused or resumed begins the time for progress anew. One that has had no progress
-/// in time keeps saying so.
-fn note_pause(deployment: &Deployment, conditions: &mut Vec<Condition>, now: Timestamp) {
+/// Pausing and resuming restart the progress deadline. A deployment that exceeded it keeps that condition.
+fn set_paused_condition(deployment: &Deployment, conditions: &mut Vec<Condition>, now: Timestamp) {
     if deadline(deployment).is_none() || has_reason(conditions, PROGRESSING, TIMED_OUT) {
         return;
     }
@@ -244,8 +244,13 @@ fn note_pause(deployment: &Deployment, conditions: &mut Vec<Condition>, now: Tim
     conditions::set(conditions, conditions::new(PROGRESSING, "Unknown", reason, message, now));
 }
 
-/// A set that was there before anybody looked at progress begins the time.
-fn note_new_set(deployment: &Deployment, sets: &Sets, conditions: &mut Vec<Condition>, now: Timestamp) {
+/// A set that existed before progress was tracked starts the progress deadline.
+fn set_found_condition(
+    deployment: &Deployment,
+    sets: &Sets,
+    conditions: &mut Vec<Condition>,
+    now: Timestamp,
+) {
     if let Some(new) = &sets.new
         && deadline(deployment).is_some()
         && condition(conditions, PROGRESSING).is_none()
@@ -255,7 +260,12 @@ fn note_new_set(deployment: &Deployment, sets: &Sets, conditions: &mut Vec<Condi
     }
 }
 
-fn note_created(deployment: &Deployment, create: &NewSet, conditions: &mut Vec<Condition>, now: Timestamp) {
+fn set_created_condition(
+    deployment: &Deployment,
+    create: &NewSet,
+    conditions: &mut Vec<Condition>,
+    now: Timestamp,
+) {
     if deadline(deployment).is_some() {
         let message = format!("Created new replica set \"{}\"", create.name);
         conditions::set(conditions, conditions::new(PROGRESSING, "True", NEW_SET_CREATED, &message, now));

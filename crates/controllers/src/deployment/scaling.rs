@@ -1,4 +1,4 @@
-//! A deployment that is to be larger or smaller, perhaps in the middle of a rollout.
+//! Scaling of a deployment, possibly during a rollout.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,14 +9,13 @@ use super::rolling::Size;
 use super::sets::{Sets, age};
 use crate::view::{Deployment, ReplicaSet};
 
-/// Whether a set was scaled last when the deployment wanted another number of pods.
+/// True if a set was last scaled for another size of the deployment.
 pub(super) fn is_scaled(deployment: &Deployment, sets: &Sets) -> bool {
     let desired = |set: &ReplicaSet| count(&set.metadata.annotations, DESIRED_REPLICAS);
     sets.active().any(|set| desired(set).is_some_and(|desired| desired != deployment.replicas()))
 }
 
-/// The sizes that all sets are to have. One whose size stays is in it if it is to note the new size of the
-/// deployment.
+/// New sizes of all sets. A set whose size stays is included if its size annotations must change.
 pub(super) fn scale(deployment: &Deployment, sets: &Sets) -> Vec<Size> {
     if let Some(only) = sets.active_or_latest() {
         return vec![(Arc::clone(only), deployment.replicas())];
@@ -28,7 +27,7 @@ pub(super) fn scale(deployment: &Deployment, sets: &Sets) -> Vec<Size> {
     if is_rolling(deployment) { proportional(deployment, sets) } else { Vec::new() }
 }
 
-/// Whether the new set has all pods of the deployment, and they are available.
+/// True if the new set has all pods of the deployment, and they are available.
 fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
     let wanted = deployment.replicas();
     new.replicas() == wanted
@@ -36,13 +35,13 @@ fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
         && new.status.available_replicas == wanted
 }
 
-/// Shares out what is to be added or taken away, to each set by its size. What is left over by rounding goes
-/// to the largest.
+/// Distributes the difference over the sets in proportion to their sizes. The largest set gets the remainder of
+/// rounding.
 fn proportional(deployment: &Deployment, sets: &Sets) -> Vec<Size> {
     let mut active: Vec<_> = sets.active().cloned().collect();
     let allowed = if deployment.replicas() > 0 { max_replicas(deployment) } else { 0 };
     let to_add = allowed - active.iter().map(|set| set.replicas()).sum::<i32>();
-    // Of equals the newer grow first, and the older shrink first.
+    // Among sets of equal size, newer ones grow first, and older ones shrink first.
     active.sort_by(|one, other| {
         let by_age = if to_add > 0 { age(other).cmp(&age(one)) } else { age(one).cmp(&age(other)) };
         Reverse(one.replicas()).cmp(&Reverse(other.replicas())).then(by_age)
@@ -63,13 +62,13 @@ fn proportional(deployment: &Deployment, sets: &Sets) -> Vec<Size> {
     sizes
 }
 
-/// By how much a set grows if it keeps its part of the deployment.
+/// By how much a set grows if it keeps its proportion of the deployment.
 fn share(deployment: &Deployment, set: &ReplicaSet) -> i32 {
     let size = set.replicas();
     if deployment.replicas() == 0 {
         return -size;
     }
-    // Without the note, as if the deployment had had its present size.
+    // Without the annotation, the deployment's current size is assumed.
     let before = count(&set.metadata.annotations, MAX_REPLICAS).filter(|max| *max > 0);
     let before = i64::from(before.unwrap_or(deployment.status.replicas));
     if before <= 0 {

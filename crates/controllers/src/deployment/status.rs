@@ -1,4 +1,4 @@
-//! What a deployment says of its pods, and how its rollout goes.
+//! Status of a deployment, including the progress of its rollout.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::limits::min_available;
 use super::sets::Sets;
 use crate::view::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
 
-/// The time in which there must be some progress, if there is such a time.
+/// The progress deadline, if there is one.
 pub(super) fn deadline(deployment: &Deployment) -> Option<Duration> {
     let seconds = deployment.spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
 }
 
-/// The pods of all sets, counted, with these conditions and whether enough pods are available.
+/// The status with the counted pods, these conditions, and the Available condition.
 pub(super) fn counted(
     deployment: &Deployment,
     sets: &Sets,
@@ -47,17 +47,17 @@ pub(super) fn counted(
     }
 }
 
-/// None if a set that was looked at does not say.
+/// `None` if an observed set does not report terminating pods.
 fn terminating(sets: &Sets) -> Option<i32> {
-    let was_seen = |set: &ReplicaSet| set.status.observed_generation != 0;
+    let was_observed = |set: &ReplicaSet| set.status.observed_generation != 0;
     let of = |set: &ReplicaSet| {
-        let none = (!was_seen(set)).then_some(0);
+        let none = (!was_observed(set)).then_some(0);
         set.status.terminating_replicas.or(none)
     };
     sets.all().map(|set| of(set)).sum()
 }
 
-/// As [`counted`], with what is to be said of the progress of the rollout.
+/// Like [`counted`], with the Progressing and ReplicaFailure conditions.
 pub(super) fn of_rollout(
     deployment: &Deployment,
     sets: &Sets,
@@ -82,7 +82,7 @@ pub(super) fn of_rollout(
     status
 }
 
-/// Says how far the rollout has come.
+/// Sets the Progressing condition.
 fn progress(
     deployment: &Deployment,
     sets: &Sets,
@@ -101,9 +101,10 @@ fn progress(
     } else if has_progressed(&deployment.status, status) {
         let message = format!("{subject} is progressing.");
         let mut new = conditions::new(PROGRESSING, "True", SET_UPDATED, &message, now);
-        // Every sign of progress begins the time anew, also if the reason stays.
-        if let Some(known) = condition(&status.conditions, PROGRESSING).filter(|known| known.is_true()) {
-            new.last_transition_time = known.last_transition_time;
+        // Every progress restarts the deadline, also if the reason stays the same.
+        if let Some(current) = condition(&status.conditions, PROGRESSING).filter(|current| current.is_true())
+        {
+            new.last_transition_time = current.last_transition_time;
         }
         conditions::remove(&mut status.conditions, PROGRESSING);
         status.conditions.push(new);
@@ -114,7 +115,7 @@ fn progress(
     }
 }
 
-/// Whether all pods are new and available, and no old ones run.
+/// True if all pods are updated and available, and no old ones are left.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let wanted = deployment.replicas();
     [status.updated_replicas, status.replicas, status.available_replicas] == [wanted; 3]
@@ -131,14 +132,14 @@ fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
 fn is_timed_out(conditions: &[Condition], deadline: Duration, now: Timestamp) -> bool {
     let Some(condition) = condition(conditions, PROGRESSING) else { return false };
     match &*condition.reason {
-        // The last rollout is no measure of this one.
+        // The condition of the previous rollout does not count for this one.
         NEW_SET_AVAILABLE => false,
         TIMED_OUT => true,
         _ => condition.last_update_time.is_some_and(|since| since + deadline < now),
     }
 }
 
-/// Why pods cannot be made, of the new set rather than of others.
+/// The ReplicaFailure condition of the sets, preferably of the new one.
 fn failure(sets: &Sets) -> Option<Condition> {
     let all = sets.new.iter().chain(&sets.old);
     let failure = all.flat_map(|set| &set.status.conditions);
@@ -148,25 +149,25 @@ fn failure(sets: &Sets) -> Option<Condition> {
         .map(|condition| Condition { last_update_time: condition.last_transition_time, ..condition.clone() })
 }
 
-/// When to look whether the rollout is stuck, if nothing happens before.
-pub(super) fn next_look(
+/// When to check the progress deadline if nothing changes.
+pub(super) fn next_deadline_check(
     deployment: &Deployment,
     status: &DeploymentStatus,
     now: Timestamp,
 ) -> Option<Duration> {
     let deadline = deadline(deployment)?;
     let condition = condition(&status.conditions, PROGRESSING)?;
-    // Neither of the two can be stuck.
+    // Neither of these can exceed the deadline.
     if is_complete(deployment, status) || [TIMED_OUT, NEW_SET_AVAILABLE].contains(&&*condition.reason) {
         return None;
     }
     let due = condition.last_update_time? + deadline;
-    // Times are written in whole seconds, so a second later it is certain.
+    // Times have a precision of one second, so a second is added.
     Some(due.since(now) + Duration::from_secs(1))
 }
 
-/// What writes a status, and which revision the deployment is at, if it is still the one that is known.
-/// Numbers that are nothing are left out, as upstream leaves them out.
+/// A patch of the status and the revision annotation that fails if the deployment has changed. Zeros are omitted, as
+/// in Kubernetes.
 pub(super) fn patch(deployment: &Deployment, status: &DeploymentStatus, revision: Option<&str>) -> Value {
     let some = |number: i32| (number != 0).then_some(number);
     let metadata = &deployment.metadata;

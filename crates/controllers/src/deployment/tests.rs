@@ -1,4 +1,4 @@
-//! What a deployment does in given situations, and what it says.
+//! Plans and status of deployments in given situations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn deployment(spec: Value, status: Value) -> Deployment {
     serde_json::from_value(json!({"metadata": metadata, "spec": whole, "status": status})).unwrap()
 }
 
-/// A set of an image that was last scaled when its deployment wanted ten pods.
+/// A set of an image that was last scaled when its deployment had ten replicas.
 fn set(image: &str, replicas: i32, available: i32) -> Arc<ReplicaSet> {
     set_for(image, replicas, available, 10, 13)
 }
@@ -64,13 +64,13 @@ fn planned(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Plan {
     plan(deployment, &Sets::of(deployment, sets.to_vec()), || false, NOW)
 }
 
-/// The replicas of the old set and of the new one, and how many are available.
+/// Replicas and available replicas of the old and the new set.
 type Known = [(i32, i32); 2];
 
-/// The sizes that sets are to have, by their images.
+/// Expected sizes of sets, by image.
 type NewSizes = &'static [(&'static str, i32)];
 
-/// The new sizes of sets by their images.
+/// Planned sizes of sets, by image.
 fn sizes(plan: &Plan) -> Vec<(&str, i32)> {
     let sizes = plan.updates.iter().filter_map(|update| Some((update.set.metadata.uid(), update.replicas?)));
     sizes.collect()
@@ -82,19 +82,19 @@ fn progressing(plan: &Plan) -> (String, String, String) {
 }
 
 #[test]
-fn a_rollout_goes_step_by_step() {
+fn rolling_update_makes_one_step_at_a_time() {
     let rolling = deployment(json!({}), json!({}));
     let cases: &[(Known, NewSizes, &str)] = &[
         ([(10, 10), (0, 0)], &[("b", 3)], "up to the surge"),
-        ([(10, 10), (3, 0)], &[("a", 8)], "down by what may be missing"),
+        ([(10, 10), (3, 0)], &[("a", 8)], "down by the maximum unavailable"),
         ([(8, 8), (3, 0)], &[("b", 5)], "and up again"),
         ([(8, 8), (5, 0)], &[], "nothing to do until new ones are available"),
-        ([(8, 8), (5, 3)], &[("a", 5)], "as many down as are available"),
-        ([(8, 6), (5, 3)], &[("a", 5)], "those that are no use, and one more"),
-        ([(8, 2), (5, 0)], &[], "no more missing than are already"),
-        ([(10, 4), (3, 0)], &[("a", 8)], "what is no use goes even if too few are available"),
+        ([(8, 8), (5, 3)], &[("a", 5)], "down by the number of available new pods"),
+        ([(8, 6), (5, 3)], &[("a", 5)], "unavailable ones, and one more"),
+        ([(8, 2), (5, 0)], &[], "no more unavailable than already are"),
+        ([(10, 4), (3, 0)], &[("a", 8)], "unavailable ones go even if too few are available"),
         ([(0, 0), (10, 10)], &[], "done"),
-        ([(0, 0), (12, 12)], &[("b", 10)], "no more than wanted"),
+        ([(0, 0), (12, 12)], &[("b", 10)], "no more than desired"),
         ([(2, 2), (9, 9)], &[("b", 10)], "the last one"),
     ];
     for (known, expected, why) in cases {
@@ -103,20 +103,20 @@ fn a_rollout_goes_step_by_step() {
     }
     let stale = set("a", 8, 10);
     let plan = planned(&rolling, &[stale, set("b", 5, 3)]);
-    assert_eq!(sizes(&plan), [("a", 5)], "pods that are about to go are not counted on");
+    assert_eq!(sizes(&plan), [("a", 5)], "pods about to be deleted do not count as available");
     let changed = |image: &str, replicas, available, times: i64| {
         let mut set = ReplicaSet::clone(&set(image, replicas, available));
         set.metadata.generation += times;
         Arc::new(set)
     };
     let was_smaller = planned(&rolling, &[set("a", 8, 8), changed("b", 5, 5, 2)]);
-    assert_eq!(sizes(&was_smaller), [], "it may have been without pods since it counted them");
+    assert_eq!(sizes(&was_smaller), [], "the set may have been scaled to zero in between");
     let grew = planned(&rolling, &[set("a", 8, 8), changed("b", 5, 3, 1)]);
-    assert_eq!(sizes(&grew), [("a", 5)], "what grows keeps its pods");
+    assert_eq!(sizes(&grew), [("a", 5)], "a set that grows keeps its pods");
 }
 
 #[test]
-fn without_a_surge_old_pods_go_first() {
+fn rolling_update_without_surge_deletes_before_creating() {
     let strategy =
         json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "20%"}});
     let rolling = deployment(json!({"strategy": strategy}), json!({}));
@@ -127,14 +127,14 @@ fn without_a_surge_old_pods_go_first() {
 }
 
 #[test]
-fn several_old_sets_shrink_from_the_oldest() {
+fn old_sets_shrink_oldest_first() {
     let rolling = deployment(json!({"template": template("d")}), json!({}));
     let sets = [set("a", 4, 4), set("b", 5, 5), set("c", 3, 1), set("d", 1, 1)];
-    assert_eq!(sizes(&planned(&rolling, &sets)), [("a", 1), ("c", 1)], "and what is no use");
+    assert_eq!(sizes(&planned(&rolling, &sets)), [("a", 1), ("c", 1)], "unavailable pods go first");
 }
 
 #[test]
-fn a_new_template_gets_a_new_set() {
+fn new_template_creates_a_set() {
     let status = json!({"replicas": 10, "updatedReplicas": 10, "readyReplicas": 10, "availableReplicas": 10});
     let deployment = deployment(json!({"minReadySeconds": 5}), status);
     let plan = planned(&deployment, &[set("a", 10, 10)]);
@@ -157,7 +157,7 @@ fn a_new_template_gets_a_new_set() {
 }
 
 #[test]
-fn going_back_makes_an_old_set_the_newest() {
+fn rollback_makes_the_old_set_the_newest() {
     let status = json!({"replicas": 10, "updatedReplicas": 10, "readyReplicas": 10, "availableReplicas": 10});
     let back = deployment(json!({"template": template("a")}), status);
     let plan = planned(&back, &[set("a", 0, 0), set("b", 10, 10)]);
@@ -170,7 +170,7 @@ fn going_back_makes_an_old_set_the_newest() {
 }
 
 #[test]
-fn what_people_say_of_a_deployment_is_said_of_its_set() {
+fn deployment_annotations_are_copied_to_its_set() {
     let mut changed = deployment(json!({"minReadySeconds": 7}), json!({}));
     changed.metadata.annotations = [("why", "because"), (REVISION, "2")].into_iter().collect();
     let plan = planned(&changed, &[set("b", 10, 10)]);
@@ -181,8 +181,8 @@ fn what_people_say_of_a_deployment_is_said_of_its_set() {
 }
 
 #[test]
-fn scaling_keeps_the_proportions_of_a_rollout() {
-    // Sizes before, the size wanted, sizes after.
+fn scaling_during_rollout_is_proportional() {
+    // Sizes before, the desired replicas, sizes after.
     let cases: &[([i32; 2], i32, NewSizes)] = &[
         ([0, 10], 12, &[("b", 12)]),
         ([8, 5], 20, &[("a", 14), ("b", 9)]),
@@ -207,7 +207,7 @@ fn scaling_keeps_the_proportions_of_a_rollout() {
 }
 
 #[test]
-fn a_scaling_is_noted_even_where_no_size_changes() {
+fn scaling_updates_annotations_even_without_size_change() {
     let sets = [set_for("b", 10, 10, 8, 11)];
     let plan = planned(&deployment(json!({}), json!({})), &sets);
     assert!(sizes(&plan).is_empty());
@@ -215,19 +215,19 @@ fn a_scaling_is_noted_even_where_no_size_changes() {
 }
 
 #[test]
-fn old_sets_go_when_the_new_one_has_all_and_was_adopted_late() {
+fn saturated_new_set_scales_old_sets_down() {
     let paused = deployment(json!({"paused": true}), json!({}));
     assert_eq!(sizes(&planned(&paused, &[set("a", 4, 4), set("b", 10, 10)])), [("a", 0)]);
 }
 
 #[test]
-fn a_paused_deployment_only_scales() {
+fn paused_deployment_only_scales() {
     let paused = deployment(json!({"paused": true, "replicas": 12, "template": template("c")}), json!({}));
     let plan = planned(&paused, &[set("b", 10, 10)]);
     assert!(plan.create.is_none());
     assert_eq!(sizes(&plan), [("b", 12)]);
-    let told = ("Unknown".into(), "DeploymentPaused".into(), "Deployment is paused".into());
-    assert_eq!(progressing(&plan), told);
+    let expected = ("Unknown".into(), "DeploymentPaused".into(), "Deployment is paused".into());
+    assert_eq!(progressing(&plan), expected);
 
     let conditions = json!({"conditions": plan.status.conditions});
     let resumed = deployment(json!({"template": template("b")}), conditions);
@@ -239,12 +239,12 @@ fn a_paused_deployment_only_scales() {
     same.status.available_replicas = 4;
     same.status.updated_replicas = 10;
     let plan = planned(&same, &[set("b", 10, 4)]);
-    let told = ("Unknown".into(), "DeploymentResumed".into(), "Deployment is resumed".into());
-    assert_eq!(progressing(&plan), told);
+    let expected = ("Unknown".into(), "DeploymentResumed".into(), "Deployment is resumed".into());
+    assert_eq!(progressing(&plan), expected);
 }
 
 #[test]
-fn recreate_waits_until_nothing_old_runs() {
+fn recreate_waits_until_old_pods_are_gone() {
     let recreate = deployment(json!({"strategy": {"type": "Recreate"}}), json!({}));
     let first = planned(&recreate, &[set_for("a", 10, 10, 10, 10)]);
     assert!(first.create.is_none());
@@ -254,14 +254,14 @@ fn recreate_waits_until_nothing_old_runs() {
     let waiting = planned(&recreate, &[Arc::new(counted)]);
     assert!(waiting.create.is_none() && waiting.updates.is_empty());
     let sets = Sets::of(&recreate, vec![set("a", 0, 0)]);
-    assert!(plan(&recreate, &sets, || true, NOW).create.is_none(), "pods that are going still run");
+    assert!(plan(&recreate, &sets, || true, NOW).create.is_none(), "terminating pods still run");
     assert_eq!(plan(&recreate, &sets, || false, NOW).create.unwrap().replicas, 10);
     let back = [set("a", 0, 0), set_for("b", 0, 0, 10, 10)];
     assert_eq!(sizes(&planned(&recreate, &back)), [("b", 10)]);
 }
 
 #[test]
-fn history_is_as_long_as_wanted() {
+fn revision_history_limit_deletes_old_sets() {
     let complete =
         json!({"replicas": 10, "updatedReplicas": 10, "availableReplicas": 10, "observedGeneration": 1});
     let sets = || {
@@ -283,7 +283,7 @@ fn history_is_as_long_as_wanted() {
 }
 
 #[test]
-fn a_status_counts_all_sets() {
+fn status_counts_all_sets() {
     let plan =
         planned(&deployment(json!({}), json!({"collisionCount": 1})), &[set("a", 8, 7), set("b", 5, 2)]);
     let expected = json!({
@@ -309,54 +309,57 @@ fn a_status_counts_all_sets() {
     assert_eq!(plan.status.terminating_replicas, None);
 }
 
-/// The status of a rollout that last told of progress so long ago.
+/// A rollout status whose last progress is this long ago.
 fn progressed(seconds_ago: u64, reason: &str) -> Value {
-    let told = at(1000 - seconds_ago);
+    let time = at(1000 - seconds_ago);
     let condition = json!({"type": "Progressing", "status": "True", "reason": reason, "message": "m",
-        "lastUpdateTime": told, "lastTransitionTime": told});
+        "lastUpdateTime": time, "lastTransitionTime": time});
     json!({"replicas": 13, "updatedReplicas": 5, "readyReplicas": 8, "availableReplicas": 8,
         "conditions": [condition]})
 }
 
 #[test]
-fn a_rollout_that_is_stuck_says_so() {
+fn exceeded_progress_deadline_sets_the_condition() {
     let stuck = |status: Value| planned(&deployment(json!({}), status), &[set("a", 8, 8), set("b", 5, 0)]);
     let plan = stuck(progressed(599, "ReplicaSetUpdated"));
     assert_eq!(progressing(&plan).1, "ReplicaSetUpdated");
-    assert_eq!(plan.look_again, Some(Duration::from_secs(2)));
+    assert_eq!(plan.requeue_after, Some(Duration::from_secs(2)));
     let plan = stuck(progressed(601, "ReplicaSetUpdated"));
     let message = "ReplicaSet \"d-b\" has timed out progressing.".to_owned();
     assert_eq!(progressing(&plan), ("False".into(), "ProgressDeadlineExceeded".into(), message));
-    assert_eq!(plan.look_again, None);
+    assert_eq!(plan.requeue_after, None);
     let plan = stuck(progressed(999, "NewReplicaSetAvailable"));
     assert_eq!(progressing(&plan).1, "NewReplicaSetAvailable", "that was another rollout");
-    assert_eq!(plan.look_again, None);
+    assert_eq!(plan.requeue_after, None);
 
     let plan = planned(
         &deployment(json!({"progressDeadlineSeconds": i32::MAX}), progressed(999, "ReplicaSetUpdated")),
         &[set("a", 8, 8), set("b", 5, 0)],
     );
-    assert!(condition(&plan.status.conditions, "Progressing").is_none() && plan.look_again.is_none());
+    assert!(condition(&plan.status.conditions, "Progressing").is_none() && plan.requeue_after.is_none());
 }
 
 #[test]
-fn progress_begins_the_time_anew_and_ends_well() {
+fn progress_restarts_the_deadline_until_complete() {
     let sets = [set("a", 8, 8), set("b", 5, 1)];
     let plan = planned(&deployment(json!({}), progressed(601, "ReplicaSetUpdated")), &sets);
-    let said = condition(&plan.status.conditions, "Progressing").unwrap();
-    assert_eq!((&*said.reason, said.last_update_time), ("ReplicaSetUpdated", Some(NOW)));
-    assert_ne!(said.last_transition_time, Some(NOW), "it was true before");
-    assert_eq!(&*said.message, "ReplicaSet \"d-b\" is progressing.");
+    let progressing_condition = condition(&plan.status.conditions, "Progressing").unwrap();
+    assert_eq!(
+        (&*progressing_condition.reason, progressing_condition.last_update_time),
+        ("ReplicaSetUpdated", Some(NOW))
+    );
+    assert_ne!(progressing_condition.last_transition_time, Some(NOW), "it was true before");
+    assert_eq!(&*progressing_condition.message, "ReplicaSet \"d-b\" is progressing.");
 
     let done = [set("a", 0, 0), set("b", 10, 10)];
     let plan = planned(&deployment(json!({}), progressed(10, "ReplicaSetUpdated")), &done);
     let message = "ReplicaSet \"d-b\" has successfully progressed.".to_owned();
     assert_eq!(progressing(&plan), ("True".into(), "NewReplicaSetAvailable".into(), message));
-    assert_eq!(plan.look_again, None);
+    assert_eq!(plan.requeue_after, None);
 }
 
 #[test]
-fn failures_of_sets_are_told() {
+fn replica_failure_condition_is_copied_from_sets() {
     let failing = |image: &str| {
         let mut set = ReplicaSet::clone(&set(image, 5, 0));
         let failure = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
@@ -365,15 +368,15 @@ fn failures_of_sets_are_told() {
         Arc::new(set)
     };
     let plan = planned(&deployment(json!({}), json!({})), &[failing("a"), failing("b")]);
-    let told = condition(&plan.status.conditions, "ReplicaFailure").unwrap();
-    assert_eq!((&*told.message, told.last_update_time), ("b", Some(Timestamp::from_millis(5000))));
+    let failure = condition(&plan.status.conditions, "ReplicaFailure").unwrap();
+    assert_eq!((&*failure.message, failure.last_update_time), ("b", Some(Timestamp::from_millis(5000))));
     let known = json!({"conditions": [{"type": "ReplicaFailure", "status": "True"}]});
     let plan = planned(&deployment(json!({}), known), &[set("b", 10, 10)]);
     assert!(condition(&plan.status.conditions, "ReplicaFailure").is_none());
 }
 
 #[test]
-fn a_deployment_that_is_being_deleted_only_tells() {
+fn terminating_deployment_only_updates_status() {
     let mut going = deployment(json!({}), json!({}));
     going.metadata.plain.deletion_timestamp = Some(at(1).into());
     let plan = planned(&going, &[set("a", 10, 10)]);

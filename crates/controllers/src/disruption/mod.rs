@@ -1,7 +1,7 @@
-//! Counts how many pods a disruption budget can spare.
+//! Computes the allowed disruptions of PodDisruptionBudgets.
 //!
-//! The eviction of a pod asks the status of its budget and notes the pod there; this controller takes that
-//! note away when the pod is seen to go, or does not go in time. See `verbs/parts/eviction` of the server.
+//! The eviction API checks the status of the budget and notes the pod there as disrupted; this controller removes
+//! that entry when the pod terminates, or fails to in time. See the eviction subresource in `apiserver`.
 
 mod object;
 mod plan;
@@ -15,22 +15,22 @@ use std::sync::Arc;
 use coracle_base::Clock;
 use coracle_meta::selector::LabelSelector;
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Reference, Selection, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, Reference, Selection, StaleCache, Written,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
 use crate::view::{Pod, pods, rfc3339};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use object::{Budget, BudgetStatus};
 use plan::{Expected, expected, fail_safe, needs_scale, plan};
 use scale::{Owners, ScaleError};
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "disruption-controller", register };
 
-/// Who tells of it in events, which in upstream is not the name of the controller.
+/// Component of the events, which in Kubernetes is not the name of the controller.
 const COMPONENT: &str = "controllermanager";
 
 fn register(manager: &mut Manager, settings: &Settings) {
@@ -43,7 +43,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         owners: Owners::new(manager.client()),
         budgets: budgets.clone(),
         pods: pods.clone(),
-        writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
         recorder: recorder.clone(),
         clock: settings.clock.clone(),
     };
@@ -51,12 +51,12 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("disruption")
         .watches(&budgets, |change| [change.key.clone()])
-        .watches(&pods, move |change| concerned(change, &known, &recorder));
+        .watches(&pods, move |change| budgets_of(change, &known, &recorder));
     manager.add(controller);
 }
 
-/// The budgets that count a pod, or did.
-fn concerned(change: &Change<Pod>, budgets: &Informer<Budget>, recorder: &Recorder) -> Vec<ObjectKey> {
+/// The budgets that select a pod, or did.
+fn budgets_of(change: &Change<Pod>, budgets: &Informer<Budget>, recorder: &Recorder) -> Vec<ObjectKey> {
     let (cluster, namespace) = (change.key.cluster(), change.key.namespace());
     let beside = budgets.store().in_namespace(cluster, namespace);
     let of = |pod: &Arc<Pod>| -> Vec<&Arc<Budget>> {
@@ -84,10 +84,10 @@ fn concerned(change: &Change<Pod>, budgets: &Informer<Budget>, recorder: &Record
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("the server refused")]
-    Refused(#[from] kube::Error),
+    #[error("request to the server failed")]
+    Request(#[from] kube::Error),
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
 }
 
 struct Budgets {
@@ -95,7 +95,7 @@ struct Budgets {
     owners: Owners,
     budgets: Informer<Budget>,
     pods: Informer<Pod>,
-    writes: OwnWrites,
+    writes: ReadYourWrites,
     recorder: Recorder,
     clock: Clock,
 }
@@ -109,18 +109,24 @@ impl Reconcile for Budgets {
         let mut pods = self.pods.store().in_namespace(key.cluster(), key.namespace());
         pods.retain(|pod| budget.selects(&pod.metadata.labels));
         if pods.is_empty() {
-            self.tell(key, &budget, EventType::Normal, "NoPods", "No matching pods found".to_owned());
+            self.record_event(key, &budget, EventType::Normal, "NoPods", "No matching pods found".to_owned());
         }
         let now = self.clock.now();
         let (status, after) = match self.expected(key, &budget, &pods).await {
             Ok(expected) => {
                 let plan = plan(&budget, &pods, expected, now);
-                self.tell_stayed(key, &budget, &pods, &plan.stayed);
+                self.record_not_deleted(key, &budget, &pods, &plan.not_deleted);
                 (plan.status, plan.after)
             }
             Err(error) => {
                 let message = format!("Failed to calculate the number of expected pods: {error}");
-                self.tell(key, &budget, EventType::Warning, "CalculateExpectedPodCountFailed", message);
+                self.record_event(
+                    key,
+                    &budget,
+                    EventType::Warning,
+                    "CalculateExpectedPodCountFailed",
+                    message,
+                );
                 (fail_safe(&budget, &error, now), None)
             }
         };
@@ -143,8 +149,8 @@ impl Budgets {
             let wanted =
                 self.owners.wanted(key, pods).await.map_err(|error: ScaleError| error.to_string())?;
             if wanted.has_unmanaged {
-                let selector = shown(budget.spec.selector.written.as_ref());
-                self.tell(key, budget, EventType::Warning, "UnmanagedPods", format!(
+                let selector = format_selector(budget.spec.selector.written.as_ref());
+                self.record_event(key, budget, EventType::Warning, "UnmanagedPods", format!(
                     "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value."
                 ));
             }
@@ -157,8 +163,8 @@ impl Budgets {
         let patch = Patch::Merge(status_patch(budget, status));
         let params = PatchParams::default();
         match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
-            // An eviction was counted meanwhile; that change brings the key back.
-            Err(error) if refusal::is_outdated(&error) => Ok(()),
+            // An eviction was counted in the meantime; that change enqueues the key again.
+            Err(error) if api_error::is_outdated(&error) => Ok(()),
             written => {
                 self.writes.note(key, &written?.metadata.resource_version);
                 Ok(())
@@ -166,14 +172,27 @@ impl Budgets {
         }
     }
 
-    fn tell(&self, key: &ObjectKey, budget: &Budget, kind: EventType, reason: &'static str, message: String) {
+    fn record_event(
+        &self,
+        key: &ObjectKey,
+        budget: &Budget,
+        kind: EventType,
+        reason: &'static str,
+        message: String,
+    ) {
         let about = Reference::to("policy/v1", "PodDisruptionBudget", &budget.metadata);
         self.recorder.event(key.cluster(), about, kind, reason, message);
     }
 
-    fn tell_stayed(&self, key: &ObjectKey, budget: &Budget, pods: &[Arc<Pod>], stayed: &[Box<str>]) {
-        for pod in pods.iter().filter(|pod| stayed.iter().any(|name| **name == *pod.metadata.name())) {
-            // Upstream names the namespace in the place of the budget, too, and people may look for that.
+    fn record_not_deleted(
+        &self,
+        key: &ObjectKey,
+        budget: &Budget,
+        pods: &[Arc<Pod>],
+        not_deleted: &[Box<str>],
+    ) {
+        for pod in pods.iter().filter(|pod| not_deleted.iter().any(|name| **name == *pod.metadata.name())) {
+            // Kubernetes prints the namespace in place of the budget's name, too, and users may search for that text.
             let namespace = budget.metadata.namespace();
             let message =
                 format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
@@ -183,8 +202,8 @@ impl Budgets {
     }
 }
 
-/// A selector as Go shows it.
-fn shown(selector: Option<&LabelSelector>) -> String {
+/// Formats a selector as Go does.
+fn format_selector(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let labels: String =
         selector.match_labels.iter().map(|(key, value)| format!("{key}: {value},")).collect();
@@ -202,7 +221,7 @@ fn shown(selector: Option<&LabelSelector>) -> String {
     )
 }
 
-/// A merge patch that makes the status what it is to be, if the budget is still at this version.
+/// A merge patch that sets the status, and fails if the budget has changed.
 fn status_patch(budget: &Budget, status: &BudgetStatus) -> Value {
     let gone = budget.status.disrupted_pods.keys().filter(|name| !status.disrupted_pods.contains_key(*name));
     let mut disrupted: Map<String, Value> = gone.map(|name| (name.to_string(), Value::Null)).collect();

@@ -1,4 +1,4 @@
-//! What this controller knows of a disruption budget.
+//! View of a PodDisruptionBudget.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) struct BudgetSpec {
     pub(super) selector: PodSelector,
 }
 
-/// Which pods a budget counts: none without a selector, all with an empty one.
+/// Selector of a budget: no selector matches no pods, an empty one all.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Option<LabelSelector>")]
 pub(super) struct PodSelector {
@@ -51,7 +51,7 @@ impl Default for PodSelector {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct BudgetStatus {
     pub(super) observed_generation: i64,
-    /// Pods that were let go and are not known to be going, and since when.
+    /// Pods that were evicted but are not terminating yet, and when they were evicted.
     pub(super) disrupted_pods: BTreeMap<Box<str>, Since>,
     pub(super) disruptions_allowed: i32,
     pub(super) current_healthy: i32,
@@ -60,7 +60,7 @@ pub(super) struct BudgetStatus {
     pub(super) conditions: Vec<Condition>,
 }
 
-/// A time of the API.
+/// A timestamp of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "Box<str>")]
 pub(super) struct Since(pub(super) Timestamp);
@@ -78,7 +78,7 @@ impl View for Budget {
 }
 
 impl Budget {
-    /// Whether it counts an object with these labels.
+    /// True if it selects an object with these labels.
     pub(super) fn selects(&self, labels: &Labels) -> bool {
         self.spec.selector.meant.matches(labels)
     }

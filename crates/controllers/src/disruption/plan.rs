@@ -1,4 +1,4 @@
-//! How many pods a budget can spare.
+//! Plans the status of a budget. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use coracle_base::Timestamp;
 use super::object::{Budget, BudgetStatus, Since};
 use crate::view::{Condition, IntOrString, Pod, Rounding};
 
-/// How long a pod that was let go may take until it is seen to go. After that nobody deletes it any more, and
-/// it counts again; as upstream's `DeletionTimeout`.
+/// How long an evicted pod may take until it terminates. After that the eviction is considered failed, and the pod
+/// counts again; Kubernetes' `DeletionTimeout`.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The one condition of budgets.
+/// The only condition type of budgets.
 const ALLOWED: &str = "DisruptionAllowed";
 
-/// How many pods there should be.
+/// Expected number of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) pods: i32,
-    /// How many of them have to be healthy.
+    /// Number of them that must be healthy.
     pub(super) healthy: i32,
 }
 
-/// Whether one has to know how many pods the owners of pods want.
+/// True if the owners' desired replicas are needed.
 pub(super) fn needs_scale(budget: &Budget) -> bool {
     let spec = &budget.spec;
     spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::String(_)))
 }
 
-/// How many pods there should be. `scale` is how many the owners want, if it [needs to be known](needs_scale).
+/// The expected number of pods. `scale` is the sum of the owners' desired replicas, if it [is needed](needs_scale).
 pub(super) fn expected(budget: &Budget, matching: i32, scale: i32) -> Result<Expected, String> {
     let spec = &budget.spec;
     let scaled = |amount: &IntOrString| {
@@ -47,29 +47,29 @@ pub(super) fn expected(budget: &Budget, matching: i32, scale: i32) -> Result<Exp
     })
 }
 
-/// What the status of a budget becomes.
+/// Steps to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) status: BudgetStatus,
-    /// Pods that were to go and did not, by name.
-    pub(super) stayed: Vec<Box<str>>,
-    /// When to look again, if nothing changes.
+    /// Names of pods that were evicted but did not terminate in time.
+    pub(super) not_deleted: Vec<Box<str>>,
+    /// When to reconcile again if nothing changes.
     pub(super) after: Option<Duration>,
 }
 
-/// Counts what is there against what should be.
+/// Computes the status from the pods and the expected number.
 pub(super) fn plan(budget: &Budget, pods: &[Arc<Pod>], expected: Expected, now: Timestamp) -> Plan {
-    let Disrupted { going, stayed, after } = disrupted(budget, pods, now);
+    let Disrupted { terminating, not_deleted, after } = disrupted(budget, pods, now);
     let is_healthy = |pod: &Pod| {
-        !pod.metadata.is_terminating() && !going.contains_key(pod.metadata.name()) && pod.is_ready()
+        !pod.metadata.is_terminating() && !terminating.contains_key(pod.metadata.name()) && pod.is_ready()
     };
     let healthy = pods.iter().filter(|pod| is_healthy(pod)).count();
     let healthy = i32::try_from(healthy).unwrap_or(i32::MAX);
-    // A budget that expects no pods is not to let the first ones go that come.
+    // With no expected pods, the first pods that appear must not be disrupted.
     let allowed = if expected.pods <= 0 { 0 } else { (healthy - expected.healthy).max(0) };
     let mut status = BudgetStatus {
         observed_generation: budget.metadata.generation,
-        disrupted_pods: going,
+        disrupted_pods: terminating,
         disruptions_allowed: allowed,
         current_healthy: healthy,
         desired_healthy: expected.healthy,
@@ -87,10 +87,10 @@ pub(super) fn plan(budget: &Budget, pods: &[Arc<Pod>], expected: Expected, now: 
     if !known.is_some_and(is_current) {
         set_condition(&mut status, state, reason, "", now);
     }
-    Plan { status, stayed, after }
+    Plan { status, not_deleted, after }
 }
 
-/// What the status becomes if nothing can be counted: nobody is let go until it can.
+/// The status if nothing can be computed: no disruptions are allowed.
 pub(super) fn fail_safe(budget: &Budget, error: &str, now: Timestamp) -> BudgetStatus {
     let mut status = BudgetStatus { disruptions_allowed: 0, ..budget.status.clone() };
     set_condition(&mut status, "False", "SyncFailed", error, now);
@@ -122,25 +122,25 @@ fn set_condition(status: &mut BudgetStatus, state: &str, reason: &str, message: 
 }
 
 struct Disrupted {
-    going: BTreeMap<Box<str>, Since>,
-    stayed: Vec<Box<str>>,
+    terminating: BTreeMap<Box<str>, Since>,
+    not_deleted: Vec<Box<str>>,
     after: Option<Duration>,
 }
 
-/// Which of the pods that were let go are still expected to go.
+/// The disrupted pods that are still expected to terminate.
 fn disrupted(budget: &Budget, pods: &[Arc<Pod>], now: Timestamp) -> Disrupted {
-    let mut all = Disrupted { going: BTreeMap::new(), stayed: Vec::new(), after: None };
+    let mut all = Disrupted { terminating: BTreeMap::new(), not_deleted: Vec::new(), after: None };
     for pod in pods.iter().filter(|pod| !pod.metadata.is_terminating()) {
         let name: Box<str> = pod.metadata.name().into();
         let Some(since) = budget.status.disrupted_pods.get(&name) else { continue };
         let until = since.0 + DELETION_TIMEOUT;
         if until < now {
-            all.stayed.push(name);
+            all.not_deleted.push(name);
         } else {
-            // A little later than that it is past.
+            // One millisecond later the timeout has passed.
             let wait = until.since(now) + Duration::from_millis(1);
             all.after = all.after.into_iter().chain([wait]).min();
-            all.going.insert(name, *since);
+            all.terminating.insert(name, *since);
         }
     }
     all

@@ -1,4 +1,4 @@
-//! How many pods the owners of some pods want, all together.
+//! Sum of the desired replicas of the owners of pods.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use coracle_runtime::{ObjectKey, Objects, ResourcePath};
 use kube::Client;
 use serde::Deserialize;
 
-use crate::refusal;
+use crate::api_error;
 use crate::view::{ONE_REPLICA, Pod};
 
-/// Why it is not known how many pods there should be.
+/// Why the sum is unknown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScaleError {
-    #[error("{}", refusal::message(.0))]
-    Refused(#[from] kube::Error),
+    #[error("{}", api_error::message(.0))]
+    Request(#[from] kube::Error),
     #[error("no matches for kind {kind:?} in version {api_version:?}")]
     UnknownKind { kind: Box<str>, api_version: Box<str> },
     #[error("{resource} does not implement the scale subresource")]
@@ -24,15 +24,15 @@ pub(super) enum ScaleError {
     NoController { pod: Box<str> },
 }
 
-/// What owners of pods want.
+/// Sum of the owners' desired replicas.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) pods: i32,
-    /// Whether there are pods that nobody manages.
+    /// True if there are pods without a controller.
     pub(super) has_unmanaged: bool,
 }
 
-/// An owner, or the scale of one.
+/// An owner, or its scale subresource.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Replicated {
@@ -57,7 +57,7 @@ struct Resource {
     kind: Box<str>,
 }
 
-/// Asks the server: budgets are counted rarely, and owners are few.
+/// Reads owners from the server: budgets are computed rarely, and owners are few.
 #[derive(Clone)]
 pub(super) struct Owners {
     client: Client,
@@ -68,7 +68,7 @@ impl Owners {
         Self { client: client.clone() }
     }
 
-    /// How many pods the owners of these want.
+    /// Sums the desired replicas of the pods' owners.
     pub(super) async fn wanted(&self, beside: &ObjectKey, pods: &[Arc<Pod>]) -> Result<Wanted, ScaleError> {
         let (mut wanted, mut seen) = (Wanted::default(), HashSet::new());
         let mut scales: HashMap<Box<str>, i32> = HashMap::new();
@@ -90,7 +90,7 @@ impl Owners {
         Ok(wanted)
     }
 
-    /// The owner in the end, and how many pods it wants; none if it is not there.
+    /// Uid and desired replicas of the topmost owner; `None` if it does not exist.
     async fn scale(
         &self,
         key: &ObjectKey,
@@ -105,24 +105,24 @@ impl Owners {
         if found.metadata.uid() != &*owner.uid {
             return Ok(None);
         }
-        // A set of a deployment grows and shrinks while there is a new one: what counts is the deployment.
+        // The replica sets of a deployment change size during rollouts, so the deployment counts.
         let deployment = found.metadata.controller().filter(|owner| {
             plural == "replicasets" && &*owner.kind == "Deployment" && owner.api_version.starts_with("apps/")
         });
         if let Some(owner) = deployment {
             let deployment = self.get("apps", "deployments", &beside(&owner.name)).await?;
             if let Some(deployment) = deployment.filter(|found| found.metadata.uid() == &*owner.uid) {
-                return Ok(Some(named(&deployment)));
+                return Ok(Some(uid_and_replicas(&deployment)));
             }
         }
-        Ok(Some(named(&found)))
+        Ok(Some(uid_and_replicas(&found)))
     }
 
     async fn get(&self, group: &str, plural: &str, key: &ObjectKey) -> kube::Result<Option<Replicated>> {
         Objects::at(&self.client, ResourcePath::new(group, "v1", plural)).get(key).await
     }
 
-    /// That of any kind that has a scale.
+    /// Scale of any other kind with a scale subresource.
     async fn any_scale(
         &self,
         key: &ObjectKey,
@@ -144,7 +144,7 @@ impl Owners {
         let objects = Objects::at(&self.client, ResourcePath::new(group, version, &resource.name));
         let found: Option<Replicated> = objects.get_subresource(key, "scale").await?;
         let found = found.filter(|found| found.metadata.uid() == &*owner.uid);
-        // An empty amount in a scale is none at all.
+        // Missing replicas in a scale mean zero.
         Ok(found.map(|found| (found.metadata.uid().into(), found.spec.replicas.unwrap_or_default())))
     }
 
@@ -153,17 +153,17 @@ impl Owners {
         let request = http::Request::get(path.trim_end_matches('/')).body(Vec::new());
         let list = self.client.request::<ResourceList>(request.map_err(kube::Error::HttpError)?).await;
         match list {
-            Err(error) if refusal::is_missing(&error) => Ok(Vec::new()),
+            Err(error) if api_error::is_missing(&error) => Ok(Vec::new()),
             list => list.map(|list| list.resources),
         }
     }
 }
 
-fn named(found: &Replicated) -> (Box<str>, i32) {
+fn uid_and_replicas(found: &Replicated) -> (Box<str>, i32) {
     (found.metadata.uid().into(), found.spec.replicas.unwrap_or(ONE_REPLICA))
 }
 
-/// Owners whose wish stands in themselves.
+/// Kinds that hold the replicas in their spec.
 fn well_known(group: &str, kind: &str) -> Option<&'static str> {
     match (group, kind) {
         ("", "ReplicationController") => Some("replicationcontrollers"),

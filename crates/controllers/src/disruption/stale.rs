@@ -1,7 +1,7 @@
-//! Pods that somebody meant to disrupt and then did not.
+//! Removes stale DisruptionTarget conditions.
 //!
-//! Who disrupts a pod says so in a condition first. If the pod is not being deleted some time after that, it
-//! will not be, and the condition is taken back: what counts failures would be misled by it.
+//! A component that disrupts a pod first sets this condition. If the pod is not being deleted some time later, the
+//! disruption did not happen, and the condition is reset: it would mislead controllers that count failures.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects,
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::refusal;
+use crate::api_error;
 use crate::view::{Pod, rfc3339};
 
-/// The name in logs.
+/// Name of the controller in logs.
 const NAME: &str = "disruption-controller-stale-pods";
 
-/// How long a deletion may take to begin, as upstream's `stalePodDisruptionTimeout`.
+/// How long a deletion may take to begin; Kubernetes' `stalePodDisruptionTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 const TARGET: &str = "DisruptionTarget";
 
-/// The reason of a node that ends a pod; that may take any time.
+/// Reason of a kubelet that terminates a pod, which may take any time.
 const BY_KUBELET: &str = "TerminationByKubelet";
 
 pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, clock: &Clock) {
@@ -34,7 +34,7 @@ pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, clock: &Cloc
     manager.add(controller);
 }
 
-/// When the condition of a pod will be stale, if it has one that may become so.
+/// When the pod's condition becomes stale, if it has one that can.
 fn stale_at(pod: &Pod) -> Option<Timestamp> {
     if pod.metadata.is_terminating() || pod.is_finished() {
         return None;
@@ -43,8 +43,8 @@ fn stale_at(pod: &Pod) -> Option<Timestamp> {
     Some(target.last_transition_time.unwrap_or_default() + TIMEOUT)
 }
 
-/// Takes the condition back, if the pod is still as it was.
-fn taking_back(pod: &Pod, now: Timestamp) -> Value {
+/// A patch that resets the condition, and fails if the pod has changed.
+fn reset_condition(pod: &Pod, now: Timestamp) -> Value {
     let condition = json!({
         "type": TARGET, "status": "False", "observedGeneration": pod.metadata.generation, "reason": null,
         "message": null, "lastProbeTime": null, "lastTransitionTime": rfc3339(now),
@@ -72,10 +72,10 @@ impl Reconcile for Stale {
         if !wait.is_zero() {
             return Ok(Action::RequeueAfter(wait));
         }
-        let patch = Patch::Strategic(taking_back(&pod, now));
+        let patch = Patch::Strategic(reset_condition(&pod, now));
         let params = PatchParams::default();
         match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
-            Err(error) if !refusal::is_missing(&error) && !refusal::is_conflict(&error) => Err(error),
+            Err(error) if !api_error::is_missing(&error) && !api_error::is_conflict(&error) => Err(error),
             _ => Ok(Action::AwaitChange),
         }
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disruption_that_does_not_come_is_taken_back() {
+    fn stale_disruption_target_is_reset() {
         let stale = |phase: &str, status: &str, reason: &str, deletion: Option<&str>| {
             let condition = json!({
                 "type": TARGET, "status": status, "reason": reason, "lastTransitionTime": "1970-01-01T00:01:00Z",

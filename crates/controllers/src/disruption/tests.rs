@@ -1,4 +1,4 @@
-//! What is decided about budgets, case by case.
+//! Plans for budgets, case by case.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::object::Budget;
 use super::plan::{Expected, Plan, expected, fail_safe, needs_scale, plan};
-use super::{shown, status_patch};
+use super::{format_selector, status_patch};
 use crate::view::{Pod, rfc3339};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -37,7 +37,7 @@ fn counts(plan: &Plan) -> (i32, i32, i32, i32) {
 }
 
 #[test]
-fn what_is_expected_follows_from_the_spec() {
+fn expected_pods_follow_from_the_spec() {
     let of = |spec: Value| {
         let budget = budget(spec, json!({}));
         let expected = expected(&budget, 5, 7).unwrap();
@@ -53,7 +53,7 @@ fn what_is_expected_follows_from_the_spec() {
 }
 
 #[test]
-fn healthy_pods_above_what_is_wanted_can_be_spared() {
+fn healthy_pods_above_the_desired_number_are_allowed_disruptions() {
     let budget = budget(json!({}), json!({}));
     let of = |pods: &[Arc<Pod>], pods_expected, healthy| {
         plan(&budget, pods, Expected { pods: pods_expected, healthy }, NOW)
@@ -66,7 +66,7 @@ fn healthy_pods_above_what_is_wanted_can_be_spared() {
 }
 
 #[test]
-fn the_condition_says_whether_pods_can_be_spared() {
+fn condition_reports_allowed_disruptions() {
     let first = plan(&budget(json!({}), json!({})), &ready(2), Expected { pods: 2, healthy: 1 }, NOW);
     let condition = &first.status.conditions[0];
     assert_eq!((&*condition.status, &*condition.reason), ("True", "SufficientPods"));
@@ -85,25 +85,25 @@ fn the_condition_says_whether_pods_can_be_spared() {
 }
 
 #[test]
-fn a_pod_that_was_let_go_does_not_count_until_it_should_be_gone() {
+fn disrupted_pod_does_not_count_until_the_timeout() {
     let disrupted = |seconds: u64| {
         let since = rfc3339(NOW - Duration::from_secs(seconds));
         budget(json!({}), json!({"disruptedPods": {"p0": since, "gone": since}}))
     };
     let expected = Expected { pods: 2, healthy: 1 };
-    let going = plan(&disrupted(100), &ready(2), expected, NOW);
-    assert_eq!(counts(&going), (2, 1, 1, 0));
-    assert_eq!(going.status.disrupted_pods.len(), 1, "one that is not there is forgotten");
-    assert_eq!(going.after.unwrap().as_secs(), 20);
-    let stayed = plan(&disrupted(121), &ready(2), expected, NOW);
-    assert_eq!((counts(&stayed), stayed.stayed.len()), ((2, 1, 2, 1), 1));
-    assert!(stayed.status.disrupted_pods.is_empty() && stayed.after.is_none());
+    let terminating = plan(&disrupted(100), &ready(2), expected, NOW);
+    assert_eq!(counts(&terminating), (2, 1, 1, 0));
+    assert_eq!(terminating.status.disrupted_pods.len(), 1, "missing pods are removed");
+    assert_eq!(terminating.after.unwrap().as_secs(), 20);
+    let not_deleted = plan(&disrupted(121), &ready(2), expected, NOW);
+    assert_eq!((counts(&not_deleted), not_deleted.not_deleted.len()), ((2, 1, 2, 1), 1));
+    assert!(not_deleted.status.disrupted_pods.is_empty() && not_deleted.after.is_none());
     let seen = plan(&disrupted(100), &[pod("p0", true, true)], expected, NOW);
-    assert!(seen.status.disrupted_pods.is_empty(), "it is seen to go");
+    assert!(seen.status.disrupted_pods.is_empty(), "the pod is terminating");
 }
 
 #[test]
-fn nobody_goes_while_nothing_can_be_counted() {
+fn failed_computation_allows_no_disruptions() {
     let known = json!({"disruptionsAllowed": 2, "currentHealthy": 3, "observedGeneration": 2});
     let status = fail_safe(&budget(json!({}), known), "found no controllers for pod \"p\"", NOW);
     assert_eq!((status.disruptions_allowed, status.current_healthy), (0, 3));
@@ -115,7 +115,7 @@ fn nobody_goes_while_nothing_can_be_counted() {
 }
 
 #[test]
-fn what_is_no_longer_so_is_taken_from_the_status() {
+fn status_patch_removes_stale_disrupted_pods() {
     let known = json!({"disruptedPods": {"a": rfc3339(NOW), "b": rfc3339(NOW)}});
     let budget = budget(json!({}), known);
     let mut status = budget.status.clone();
@@ -127,11 +127,11 @@ fn what_is_no_longer_so_is_taken_from_the_status() {
 }
 
 #[test]
-fn selectors_are_shown_as_go_does() {
+fn selectors_format_as_in_go() {
     let selector = json!({
         "matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}],
     });
     let budget = budget(json!({"selector": selector}), json!({}));
     let expected = "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:c,Operator:In,Values:[d e],},},}";
-    assert_eq!(shown(budget.spec.selector.written.as_ref()), expected);
+    assert_eq!(format_selector(budget.spec.selector.written.as_ref()), expected);
 }

@@ -1,15 +1,15 @@
-//! Every service that selects pods has an Endpoints object with their addresses, as it was before there were
-//! slices. Who reads those today is old, but there are many.
+//! Maintains an Endpoints object for every service with a selector, the API before EndpointSlices. Its clients are
+//! old, but many.
 //!
-//! It has the name of its service and goes with it, also if people made it. Upstream deletes, when it
-//! starts, all Endpoints without a service; here only those go that this controller made, at any time.
+//! The object has the name of its service and is deleted with it, even if a user created it. Kubernetes deletes all
+//! Endpoints without a service when it starts; here only those of this controller are deleted, at any time.
 
 mod plan;
 mod subsets;
 
 use coracle_runtime::informer::ObjectMetadata;
 use coracle_runtime::{
-    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
     Recorder, Reference, Written,
 };
 use k8s_openapi::api::core::v1::Endpoints as WholeEndpoints;
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 
 use crate::service_pods::{TriggerTimes, selected_pods, services_of};
 use crate::view::{Endpoints, Pod, Service, endpoints, pods, services};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use plan::{Desired, plan};
 pub(crate) use subsets::repack;
 
-/// Who looks after Endpoints, and the name of this controller there and in events.
+/// Label with the managing controller, and this controller's name there and in events.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
 
-/// As many services at a time as upstream (`--concurrent-endpoint-syncs`).
+/// Concurrent reconciles: the default of `--concurrent-endpoint-syncs`.
 const WORKERS: usize = 5;
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "endpoints-controller", register };
@@ -39,7 +39,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         services: services.clone(),
         pods: pods.clone(),
         endpoints: endpoints.clone(),
-        own_writes: OwnWrites::default(),
+        own_writes: ReadYourWrites::default(),
         trigger_times: TriggerTimes::default(),
         recorder: manager.recorder(CONTROLLER),
     };
@@ -48,13 +48,13 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         .queue_name("endpoint")
         .watches(&services, |change| [change.key.clone()])
         .watches(&pods, move |change| services_of(change, of_pods.store()))
-        .watches(&endpoints, disturbed)
+        .watches(&endpoints, deleted_or_managed)
         .workers(WORKERS);
     manager.add(controller);
 }
 
-/// Endpoints that are gone, or that are this controller's.
-fn disturbed(change: &Change<Endpoints>) -> Option<ObjectKey> {
+/// Endpoints that were deleted, or that this controller manages.
+fn deleted_or_managed(change: &Change<Endpoints>) -> Option<ObjectKey> {
     let ours = |endpoints: &Endpoints| endpoints.metadata.labels.get(MANAGED_BY) == Some(CONTROLLER);
     let touched = change.old.iter().chain(&change.new).any(|endpoints| ours(endpoints));
     (change.new.is_none() || touched).then(|| change.key.clone())
@@ -66,16 +66,16 @@ struct EndpointsController {
     services: Informer<Service>,
     pods: Informer<Pod>,
     endpoints: Informer<Endpoints>,
-    own_writes: OwnWrites,
+    own_writes: ReadYourWrites,
     trigger_times: TriggerTimes,
     recorder: Recorder,
 }
 
-/// Why the Endpoints of a service cannot be made right.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
     #[error(transparent)]
-    Behind(#[from] coracle_runtime::Behind),
+    StaleCache(#[from] coracle_runtime::StaleCache),
     #[error(transparent)]
     Api(#[from] kube::Error),
 }
@@ -88,17 +88,17 @@ impl Reconcile for EndpointsController {
         let current = self.endpoints.store().get(key);
         let Some(service) = self.services.store().get(key) else {
             self.trigger_times.forget(key);
-            let left = current.filter(|left| !left.metadata.is_terminating());
-            // The watch of the Endpoints may be ahead of that of the services, so the server is asked.
-            if let Some(left) = left
+            let stale = current.filter(|stale| !stale.metadata.is_terminating());
+            // The watch of Endpoints may be ahead of that of services, so the service is read from the server.
+            if let Some(stale) = stale
                 && self.service_objects.get::<Written>(key).await?.is_none()
             {
                 let this_one = DeleteParams::default().preconditions(kube::api::Preconditions {
-                    uid: Some(left.metadata.uid().to_owned()),
+                    uid: Some(stale.metadata.uid().to_owned()),
                     resource_version: None,
                 });
                 self.objects.delete(key, &this_one).await?;
-                self.own_writes.note_deleted(key, key.clone(), left.metadata.uid());
+                self.own_writes.note_deleted(key, key.clone(), stale.metadata.uid());
             }
             return Ok(Action::AwaitChange);
         };
@@ -129,8 +129,8 @@ impl EndpointsController {
         };
         match written {
             Ok(written) => self.own_writes.note(key, &written.metadata.resource_version),
-            // There will never be any here.
-            Err(error) if current.is_none() && refusal::namespace_is_going(&error) => {}
+            // The namespace is terminating: no object can be created in it.
+            Err(error) if current.is_none() && api_error::namespace_is_gone_or_terminating(&error) => {}
             Err(error) => {
                 self.warn(key, current, &error);
                 return Err(error.into());
@@ -140,7 +140,7 @@ impl EndpointsController {
     }
 
     fn warn(&self, key: &ObjectKey, current: Option<&ObjectMetadata>, error: &kube::Error) {
-        let (at, error) = (format!("{}/{}", key.namespace(), key.name()), refusal::message(error));
+        let (at, error) = (format!("{}/{}", key.namespace(), key.name()), api_error::message(error));
         let (reason, message) = match current {
             None => {
                 ("FailedToCreateEndpoint", format!("Failed to create endpoint for service {at}: {error}"))

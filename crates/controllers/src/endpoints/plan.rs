@@ -1,4 +1,4 @@
-//! What is to be done to the Endpoints of a service.
+//! Plans the Endpoints of a service. Pure.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::view::{
     SubsetPort, rfc3339,
 };
 
-/// Where it is said that some addresses are left out.
+/// Annotation for Endpoints with omitted addresses.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 const TRUNCATED: &str = "truncated";
 
-/// What the Endpoints of a service are to be.
+/// The desired Endpoints of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Desired {
     pub(super) labels: Labels,
@@ -28,14 +28,14 @@ pub(super) struct Desired {
     pub(super) subsets: Vec<EndpointSubset>,
 }
 
-/// What to write; none if all is as it should be.
+/// The object to write; `None` if it is up to date.
 pub(super) fn plan(
     service: &Service,
     pods: &[Arc<Pod>],
     current: Option<&Endpoints>,
     trigger_time: Option<Timestamp>,
 ) -> Option<Desired> {
-    let mut subsets = behind(service, pods);
+    let mut subsets = backends(service, pods);
     let truncated = truncate(&mut subsets).then_some(TRUNCATED);
     let labels = endpoints_labels(service);
     let known = current.map(|current| &current.metadata);
@@ -60,8 +60,8 @@ fn endpoints_labels(service: &Service) -> Labels {
     labels_with(&service.metadata.labels, [(HEADLESS, headless), (MANAGED_BY, Some(CONTROLLER))])
 }
 
-/// What stands behind a service.
-fn behind(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> {
+/// Subsets for the pods of a service.
+fn backends(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> {
     let publish = service.spec.publish_not_ready_addresses;
     let serving = pods.iter().filter(|pod| can_serve(pod, publish));
     let single = serving.flat_map(|pod| {
@@ -71,7 +71,7 @@ fn behind(service: &Service, pods: &[Arc<Pod>]) -> Vec<EndpointSubset> {
     repack(&single.collect::<Vec<_>>())
 }
 
-/// One address with each of its ports. Only a service without an address of its own may do without ports.
+/// One subset per port for an address. Only headless services may have no ports.
 fn subsets_of(service: &Service, pod: &Pod, address: &EndpointAddress) -> Vec<EndpointSubset> {
     let ready = service.spec.publish_not_ready_addresses || pod.is_ready();
     let one = |ports: Box<[SubsetPort]>| {
@@ -106,7 +106,8 @@ fn address(service: &Service, pod: &Pod) -> Option<EndpointAddress> {
     })
 }
 
-/// The first family of a service counts. The server always says it; without it, that of its address does.
+/// The first IP family of the service counts. The API server always sets it; without it, the family of the address
+/// does.
 fn wants_v6(service: &Service, pod: &Pod) -> bool {
     if let Some(family) = service.spec.ip_families.first() {
         return &**family == "IPv6";
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_ready_or_not() {
+    fn ready_and_unready_pods_are_separated() {
         let pods = [pod("a", "10.0.0.2", "True"), pod("b", "10.0.0.1", "False")];
         let desired = planned(&service(), &pods, None).unwrap();
         let address = |ip: &str, name: &str| {
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_changed_is_put_right() {
+    fn foreign_changes_are_reverted() {
         let right = stored(&planned(&service(), &[pod("a", "10.0.0.2", "True")], None).unwrap());
         for (path, value) in [
             ("/metadata/labels", json!({"app": "x"})),
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn another_order_is_no_difference() {
+    fn order_of_addresses_does_not_matter() {
         let mut service = service();
         service["spec"]["ports"] = json!([
             {"name": "a", "protocol": "TCP", "port": 1, "targetPort": 1},
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn services_that_take_anything_get_anything() {
+    fn publish_not_ready_addresses_includes_all_pods() {
         let mut service = service();
         service["spec"]["publishNotReadyAddresses"] = true.into();
         let mut going = pod("a", "10.0.0.2", "False");
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_of_its_own_a_service_needs_no_ports() {
+    fn headless_service_needs_no_ports() {
         let mut service = service();
         service["spec"]["ports"] = json!([]);
         let pods = [pod("a", "10.0.0.2", "True")];
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_family_counts() {
+    fn first_ip_family_selects_the_addresses() {
         let mut service = service();
         service["spec"]["ipFamilies"] = json!(["IPv6", "IPv4"]);
         let desired = planned(&service, &[pod("a", "10.0.0.2", "True")], None).unwrap();
@@ -231,13 +232,17 @@ mod tests {
     }
 
     #[test]
-    fn more_than_fit_are_left_out_and_that_is_said() {
+    fn addresses_over_capacity_are_truncated_and_annotated() {
         let pods: Vec<_> = (0..1001)
             .map(|i| pod(&format!("p{i}"), &format!("10.0.{}.{}", i / 256, i % 256), "True"))
             .collect();
         let desired = planned(&service(), &pods, None).unwrap();
         assert_eq!(desired.subsets[0].addresses.len(), 1000);
         assert_eq!(desired.annotations.get(OVER_CAPACITY), Some(TRUNCATED));
-        assert_eq!(planned(&service(), &pods, Some(&stored(&desired))), None, "and nothing is written twice");
+        assert_eq!(
+            planned(&service(), &pods, Some(&stored(&desired))),
+            None,
+            "unchanged subsets are not written again"
+        );
     }
 }

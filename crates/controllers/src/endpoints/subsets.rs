@@ -1,23 +1,23 @@
-//! Subsets: addresses and ports in the one form in which they are written and compared.
+//! Endpoint subsets in a canonical form.
 
 use std::collections::BTreeMap;
 
 use crate::view::{EndpointAddress, EndpointSubset, SubsetPort};
 
-/// The most addresses of one object (`maxCapacity` of upstream's controller).
+/// Maximum number of addresses in one object (`maxCapacity` of Kubernetes' controller).
 pub(crate) const MAX_ADDRESSES: usize = 1000;
 
-/// By what addresses are told apart: pods that use the address of their node share it.
+/// Identity of an address. Includes the target's uid, because pods on the host network share the node's address.
 type AddressKey = (Box<str>, Box<str>);
 
 /// Addresses, and whether each is ready.
 type Addresses = BTreeMap<AddressKey, bool>;
 
-/// Takes subsets apart and puts them together anew: addresses that have the same ports are in one subset,
-/// no address is there twice for a port, and all is in order. One that is both ready and not is not.
+/// Repacks subsets: addresses with the same ports form one subset, no address is repeated for a port, and everything
+/// is sorted. An address that is both ready and not ready is not ready.
 pub(crate) fn repack<'a>(subsets: impl IntoIterator<Item = &'a EndpointSubset>) -> Vec<EndpointSubset> {
     let mut known: BTreeMap<AddressKey, &EndpointAddress> = BTreeMap::new();
-    // None stands for addresses without ports.
+    // `None` stands for addresses without ports.
     let mut by_port: BTreeMap<Option<&SubsetPort>, Addresses> = BTreeMap::new();
     for subset in subsets {
         let ports = subset.ports.iter().map(Some).chain(subset.ports.is_empty().then_some(None));
@@ -51,15 +51,14 @@ fn subset(
     addresses: &Addresses,
     ports: Vec<SubsetPort>,
 ) -> EndpointSubset {
-    let those = |wanted: bool| {
+    let select = |wanted: bool| {
         let found = addresses.iter().filter(move |(_, ready)| **ready == wanted);
         found.filter_map(|(key, _)| known.get(key).map(|address| (*address).clone())).collect()
     };
-    EndpointSubset { ports: ports.into(), addresses: those(true), not_ready_addresses: those(false) }
+    EndpointSubset { ports: ports.into(), addresses: select(true), not_ready_addresses: select(false) }
 }
 
-/// Leaves out what is more than one object can hold: first addresses that are not ready, and of each subset
-/// in proportion. Whether anything was left out.
+/// Omits addresses beyond the limit: unready ones first, from each subset in proportion. True if any were omitted.
 pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let not_ready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
@@ -74,7 +73,7 @@ pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
             subset.not_ready_addresses = Box::default();
         }
         let addresses = if of_ready { &mut subset.addresses } else { &mut subset.not_ready_addresses };
-        // Rounded up, so that the last one may get less than its share.
+        // Rounded up, so that the last subset may get less than its share.
         let share = (addresses.len() * room).div_ceil(total).min(left).min(addresses.len());
         left -= share;
         *addresses = addresses[..share].into();
@@ -95,7 +94,7 @@ mod tests {
     fn check(subsets: Value, expected: Value) {
         let packed = repack(&read(subsets));
         assert_eq!(serde_json::to_value(&packed).unwrap(), expected);
-        assert_eq!(repack(&packed), packed, "once is enough");
+        assert_eq!(repack(&packed), packed, "repack is idempotent");
     }
 
     fn port(number: u16) -> Value {
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_ports_make_one_subset() {
+    fn addresses_with_same_ports_form_one_subset() {
         check(
             json!([
                 {"addresses": [{"ip": "1.1.1.2"}], "ports": [port(80)]},
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_addresses_make_one_subset() {
+    fn ports_with_same_addresses_form_one_subset() {
         check(
             json!([
                 {"addresses": [{"ip": "1.1.1.1"}], "ports": [port(81)]},
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ready_once_is_not_ready() {
+    fn address_not_ready_once_is_not_ready() {
         check(
             json!([
                 {"addresses": [{"ip": "1.1.1.1"}], "ports": [port(80)]},
@@ -145,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn addresses_without_ports_are_kept() {
+    fn repack_keeps_addresses_without_ports() {
         check(json!([{"addresses": [{"ip": "1.1.1.1"}]}]), json!([{"addresses": [{"ip": "1.1.1.1"}]}]));
         check(json!([{"ports": [port(80)]}]), json!([{"ports": [port(80)]}]));
     }
 
     #[test]
-    fn too_many_addresses_are_left_out_in_proportion() {
-        // Of each subset how many are ready and how many are not, before and after.
+    fn truncate_omits_addresses_in_proportion() {
+        // Ready and unready addresses of each subset, before and after.
         type Sizes = &'static [(usize, usize)];
         let cases: [(Sizes, Option<Sizes>); 5] = [
             (&[(1000, 0)], None),

@@ -1,13 +1,13 @@
-//! Hints: for whom an endpoint is, if a service wants its traffic to stay near.
+//! Topology hints for services with a traffic distribution.
 
 use super::pack::Packed;
 use super::slices::Draft;
 use crate::view::{Endpoint, EndpointHints, Named, Service};
 
-/// How near traffic of a service is to stay.
+/// Traffic distribution of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preference {
-    /// It goes anywhere.
+    /// No preference.
     Anywhere,
     SameZone,
     SameNode,
@@ -22,7 +22,7 @@ impl Preference {
         }
     }
 
-    /// The hints of an endpoint. One that is not ready is for nobody in particular.
+    /// Hints of an endpoint. Unready endpoints have none.
     fn hints(self, endpoint: &Endpoint) -> Option<EndpointHints> {
         if self == Self::Anywhere || endpoint.conditions.ready != Some(true) {
             return None;
@@ -35,7 +35,7 @@ impl Preference {
     }
 }
 
-/// Gives all endpoints the hints they are to have. Slices that were right without are written for that.
+/// Sets the hints of all endpoints. Slices with wrong hints move from kept to changed.
 pub(super) fn hint(preference: Preference, packed: &mut Packed) {
     let (kept, wrong) =
         std::mem::take(&mut packed.kept).into_iter().partition(|draft| is_right(preference, draft));
@@ -48,7 +48,7 @@ pub(super) fn hint(preference: Preference, packed: &mut Packed) {
     }
 }
 
-/// Whether nothing has to be written. What is not ready may have any hints.
+/// True if no hints have to be written. Hints of unready endpoints do not matter.
 fn is_right(preference: Preference, draft: &Draft) -> bool {
     draft.endpoints.iter().all(|endpoint| {
         let matters = preference == Preference::Anywhere || endpoint.conditions.ready == Some(true);
@@ -71,7 +71,7 @@ mod tests {
         endpoint
     }
 
-    /// What a slice with one endpoint becomes; none if it is not written.
+    /// The hints of a slice with one endpoint; `None` if it is not written.
     fn hinted(preference: Preference, ready: bool, hints: &Value) -> Option<Value> {
         let endpoints = vec![serde_json::from_value(endpoint(ready, hints)).unwrap()];
         let mut packed = Packed { kept: vec![Draft { endpoints, ..Draft::default() }], ..Packed::default() };
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_say_zone_and_node() {
+    fn hints_contain_zone_and_node() {
         let (zone, both) = (
             json!({"forZones": [{"name": "a"}]}),
             json!({"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]}),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn services_say_how_near_traffic_stays() {
+    fn traffic_distribution_sets_the_preference() {
         let of = |text: Value| {
             let service = json!({"spec": {"trafficDistribution": text}});
             Preference::of(&serde_json::from_value(service).unwrap())

@@ -1,4 +1,4 @@
-//! What is counted of slices, under upstream's names (`k8s.io/endpointslice/metrics`, and
+//! Metrics of endpoint slices, under Kubernetes' names (`k8s.io/endpointslice/metrics`, and
 //! `pkg/controller/endpointslicemirroring/metrics`).
 
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use coracle_base::Metrics;
 use coracle_base::metrics::{Buckets, Counters, Histogram, Histograms, Type};
 use coracle_runtime::Informer;
 
-use super::behind::{EndpointKey, PortKey, port_key};
-use super::pack::{MAX_ENDPOINTS, says_the_same};
+use super::backends::{EndpointKey, PortKey, port_key};
+use super::pack::{MAX_ENDPOINTS, equal_except_hints};
 use super::slices::SliceChanges;
 use super::{CONTROLLER, SyncError, topology};
 use crate::view::{AddressType, Endpoint, EndpointPort, EndpointSlice, Service};
 
-/// The values of `trafficDistribution` that mean something.
+/// Valid values of `trafficDistribution`.
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 
-/// Upstream's limits of how many endpoints one look changes.
+/// Kubernetes' buckets for endpoints changed per sync.
 pub(crate) fn endpoint_buckets() -> Buckets {
     Buckets::exponential(2.0, 2.0, 15)
 }
@@ -46,7 +46,7 @@ impl EndpointSliceMetrics {
         metrics.collected(
             "endpoint_slice_controller_services_count_by_traffic_distribution",
             Type::Gauge,
-            "Services that want their traffic to stay near, by how.",
+            "Number of services by traffic distribution.",
             move |samples| {
                 let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
                 for service in services.list().iter().filter(|service| service.selects_pods()) {
@@ -58,7 +58,7 @@ impl EndpointSliceMetrics {
                 }
             },
         );
-        let help = "How many endpoints a look at a service added.";
+        let help = "Endpoints added per service sync.";
         Self {
             added: metrics.histogram(
                 "endpoint_slice_controller_endpoints_added_per_sync",
@@ -67,53 +67,53 @@ impl EndpointSliceMetrics {
             ),
             removed: metrics.histogram(
                 "endpoint_slice_controller_endpoints_removed_per_sync",
-                "How many endpoints a look at a service removed.",
+                "Endpoints removed per service sync.",
                 endpoint_buckets(),
             ),
             changed: metrics.histograms(
                 "endpoint_slice_controller_endpointslices_changed_per_sync",
-                "How many slices a look at a service changed.",
+                "Slices changed per service sync.",
                 Buckets::default(),
                 ["topology", "traffic_distribution"],
             ),
             syncs: metrics.counters(
                 "endpoint_slice_controller_syncs",
-                "Looks at services, by how they ended.",
+                "Service syncs by result.",
                 ["result"],
             ),
         }
     }
 
-    /// It was decided what to do about a service.
+    /// Records the plan of a sync.
     pub(super) fn planned(&self, turnover: Turnover) {
         self.added.observe(turnover.added as f64);
         self.removed.observe(turnover.removed as f64);
     }
 
-    /// So many slices were changed.
+    /// Records the number of changed slices.
     pub(super) fn changed(&self, service: &Service, slices: usize) {
         let topology = if topology::is_wanted(service) { "Auto" } else { "Disabled" };
         self.changed.with([topology, distribution(service)]).observe(slices as f64);
     }
 
-    /// A look is over.
+    /// Records the result of a sync.
     pub(super) fn synced(&self, outcome: &Result<(), SyncError>) {
         let result = match outcome {
             Ok(()) => "success",
-            Err(SyncError::Behind(_)) => "stale",
+            Err(SyncError::StaleCache(_)) => "stale",
             Err(SyncError::Write(_)) => "error",
         };
         self.syncs.with([result]).inc();
     }
 }
 
-/// How traffic is to stay near, as far as that is known and heeded.
+/// The traffic distribution in effect, if it is valid.
 fn distribution(service: &Service) -> &'static str {
     let wanted = service.spec.traffic_distribution.as_deref().filter(|_| !topology::is_wanted(service));
     DISTRIBUTIONS.iter().find(|known| Some(**known) == wanted).copied().unwrap_or_default()
 }
 
-/// How many endpoints come, change and go.
+/// Numbers of endpoints added, updated and removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turnover {
     pub(crate) added: usize,
@@ -121,11 +121,11 @@ pub(crate) struct Turnover {
     pub(crate) removed: usize,
 }
 
-/// By what an endpoint in a slice is known.
-type Place = (AddressType, PortKey, EndpointKey);
+/// Identity of an endpoint within its slice.
+type SliceEndpoint = (AddressType, PortKey, EndpointKey);
 
 impl Turnover {
-    /// What these changes come to. What only moves from one slice to another stays.
+    /// Counts the changes. An endpoint that moves to another slice is not counted.
     pub(crate) fn of(changes: &SliceChanges) -> Self {
         let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
         let replaced = changes.update.iter().filter_map(|draft| draft.existing.as_ref());
@@ -139,7 +139,7 @@ impl Turnover {
         for (place, endpoint) in &after {
             match before.remove(place) {
                 None => turnover.added += 1,
-                Some(known) => turnover.updated += usize::from(!says_the_same(known, endpoint)),
+                Some(known) => turnover.updated += usize::from(!equal_except_hints(known, endpoint)),
             }
         }
         turnover.removed = before.len();
@@ -148,7 +148,7 @@ impl Turnover {
 }
 
 fn gather<'a>(
-    all: &mut BTreeMap<Place, &'a Endpoint>,
+    all: &mut BTreeMap<SliceEndpoint, &'a Endpoint>,
     address_type: AddressType,
     ports: &[EndpointPort],
     endpoints: &'a [Endpoint],
@@ -159,18 +159,18 @@ fn gather<'a>(
     );
 }
 
-/// How a controller packs endpoints.
+/// How a controller packs endpoints into slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packing {
     pub(crate) per_slice: usize,
-    /// Whether nothing needs a slice, too.
+    /// True if a service without endpoints needs a slice, too.
     pub(crate) keeps_empty: bool,
 }
 
-/// What is told of slices.
+/// Computes a gauge from all slices.
 type OfSlices = fn(slices: &[Arc<EndpointSlice>], packing: Packing) -> usize;
 
-/// What is told of the slices of a controller when somebody asks, by name.
+/// Names of the gauges of a controller's slices, which are computed when they are scraped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceGauges {
     pub(crate) endpoints: &'static str,
@@ -194,22 +194,22 @@ impl SliceGauges {
                 samples.add_value(&[], number(&slices, packing) as f64);
             });
         };
-        gauge(self.endpoints, "Endpoints there are.", |slices, _| {
+        gauge(self.endpoints, "Number of endpoints.", |slices, _| {
             slices.iter().map(|slice| slice.endpoints.len()).sum()
         });
-        gauge(self.slices, "Slices there are.", |slices, _| slices.len());
-        gauge(self.desired, "Slices there would be if all were as full as they can be.", ideal);
+        gauge(self.slices, "Number of slices.", |slices, _| slices.len());
+        gauge(self.desired, "Number of slices if all were packed as fully as possible.", ideal);
     }
 }
 
-/// How many endpoints have the same ports.
+/// Number of endpoints by ports.
 type ByPorts = BTreeMap<PortKey, usize>;
 
-/// How few slices could hold the endpoints of these.
+/// Minimum number of slices for the endpoints of these.
 fn ideal(slices: &[Arc<EndpointSlice>], packing: Packing) -> usize {
     let mut groups: BTreeMap<(&str, AddressType), ByPorts> = BTreeMap::new();
     for slice in slices {
-        // Owners have identities, names are the same in many clusters.
+        // By uid, because names repeat across clusters.
         let owner = slice.metadata.owner_references.first().map_or("", |owner| &*owner.uid);
         let by_ports = groups.entry((owner, slice.address_type)).or_default();
         *by_ports.entry(port_key(&slice.ports)).or_default() += slice.endpoints.len();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_from_slice_to_slice_stays() {
+    fn endpoint_moved_between_slices_is_not_counted() {
         let changes = SliceChanges {
             create: vec![draft(None, 80, &["10.0.0.1", "10.0.0.9"])],
             update: vec![draft(Some(slice("u", 80, &["10.0.0.2"])), 80, &["10.0.0.2", "10.0.0.3"])],
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_could_be_fewer() {
+    fn ideal_counts_the_minimum_of_slices() {
         let packing = Packing { per_slice: 2, keeps_empty: true };
         let all = [
             slice("u", 80, &["10.0.0.1"]),

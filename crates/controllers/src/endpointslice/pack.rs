@@ -1,29 +1,29 @@
-//! How endpoints are spread over slices: with as few writes as possible, and then as few slices.
+//! Packs endpoints into slices: with as few writes as possible, and then as few slices as possible.
 
 use std::sync::Arc;
 
 use coracle_runtime::informer::Labels;
 
-use super::behind::{EndpointKey, EndpointSet, Group};
+use super::backends::{EndpointKey, EndpointSet, Group};
 use super::slices::Draft;
 use crate::view::{AddressType, Endpoint, EndpointSlice};
 
-/// The most endpoints of one slice (`--max-endpoints-per-slice` of upstream).
+/// Maximum number of endpoints per slice (`--max-endpoints-per-slice` in Kubernetes).
 pub(super) const MAX_ENDPOINTS: usize = 100;
 
-/// What becomes of the slices of one group.
+/// The slices of one group after packing.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
-    /// Those that stay as they are.
+    /// Unchanged slices.
     pub(super) kept: Vec<Draft>,
-    /// Those that are there and change.
+    /// Existing slices that change.
     pub(super) changed: Vec<Draft>,
     pub(super) created: Vec<Draft>,
-    /// Those that hold nothing any more.
+    /// Slices without endpoints.
     pub(super) emptied: Vec<Arc<EndpointSlice>>,
 }
 
-/// What all slices of a service have in common.
+/// Fields that all slices of a service share.
 #[derive(Clone, Copy)]
 pub(super) struct Form<'a> {
     pub(super) labels: &'a Labels,
@@ -43,13 +43,13 @@ impl Form<'_> {
     }
 }
 
-/// Spreads the endpoints of a group over the slices that are there, and over new ones.
+/// Packs the endpoints of a group into existing and new slices.
 pub(super) fn pack(form: Form<'_>, existing: Vec<Arc<EndpointSlice>>, group: Group) -> Packed {
     let (mut packed, mut wanted) = (Packed::default(), group.endpoints);
     for slice in existing {
         revise(form, slice, &mut wanted, &mut packed);
     }
-    // What is written anyway is filled first, the fullest before others.
+    // Slices that are written anyway are filled first, fuller ones before others.
     packed.changed.sort_by_key(|draft| std::cmp::Reverse(draft.endpoints.len()));
     for draft in &mut packed.changed {
         fill(draft, &mut wanted);
@@ -72,13 +72,13 @@ pub(super) fn pack(form: Form<'_>, existing: Vec<Arc<EndpointSlice>>, group: Gro
     packed
 }
 
-/// Takes out of a slice what is not wanted, and out of what is wanted what the slice has.
+/// Removes unwanted endpoints from a slice, and those that it keeps from `wanted`.
 fn revise(form: Form<'_>, slice: Arc<EndpointSlice>, wanted: &mut EndpointSet, packed: &mut Packed) {
     let mut differs = *form.labels != slice.metadata.labels;
     let mut endpoints = Vec::with_capacity(slice.endpoints.len());
     for endpoint in &slice.endpoints {
         match wanted.remove(&EndpointKey::of(endpoint)) {
-            Some(same) if says_the_same(&same, endpoint) => endpoints.push(endpoint.clone()),
+            Some(same) if equal_except_hints(&same, endpoint) => endpoints.push(endpoint.clone()),
             Some(same) => {
                 differs = true;
                 endpoints.push(same);
@@ -95,8 +95,8 @@ fn revise(form: Form<'_>, slice: Arc<EndpointSlice>, wanted: &mut EndpointSet, p
     if removed || differs { packed.changed.push(draft) } else { packed.kept.push(draft) }
 }
 
-/// Whether two endpoints of the same key are the same, but for hints.
-pub(crate) fn says_the_same(one: &Endpoint, other: &Endpoint) -> bool {
+/// True if two endpoints with the same key are equal except for hints.
+pub(crate) fn equal_except_hints(one: &Endpoint, other: &Endpoint) -> bool {
     one.conditions == other.conditions
         && one.node_name == other.node_name
         && one.zone == other.zone
@@ -111,7 +111,7 @@ fn fill(draft: &mut Draft, wanted: &mut EndpointSet) {
     }
 }
 
-/// Which of the slices has room for `count` more, and is the fullest then.
+/// The slice that is fullest after adding `count` endpoints.
 fn closest_fit(kept: &[Draft], count: usize) -> Option<usize> {
     if count >= MAX_ENDPOINTS {
         return None;
@@ -156,31 +156,31 @@ mod tests {
         drafts.iter().map(|draft| draft.endpoints.len()).collect()
     }
 
-    /// Kept, changed and created slices by how many endpoints they have, and how many are deleted.
+    /// Numbers of endpoints of kept, changed and created slices, and the number of deleted ones.
     fn shape(packed: &Packed) -> (Vec<usize>, Vec<usize>, Vec<usize>, usize) {
         (sizes(&packed.kept), sizes(&packed.changed), sizes(&packed.created), packed.emptied.len())
     }
 
     #[test]
-    fn new_slices_are_full_but_for_the_last() {
+    fn new_slices_are_full_except_the_last() {
         assert_eq!(shape(&packed(vec![], group(0..250))), (vec![], vec![], vec![100, 100, 50], 0));
     }
 
     #[test]
-    fn nothing_is_written_if_nothing_changed() {
+    fn unchanged_endpoints_are_not_written() {
         let existing = vec![slice("a", 0..60), slice("b", 60..90)];
         assert_eq!(shape(&packed(existing, group(0..90))), (vec![60, 30], vec![], vec![], 0));
     }
 
     #[test]
-    fn what_comes_goes_into_a_slice_that_changes_anyway() {
+    fn new_endpoints_go_into_changed_slices_first() {
         let existing = vec![slice("a", 0..60), slice("b", 60..100)];
-        // One goes from the first; eleven come.
+        // One endpoint leaves the first slice; eleven are added.
         assert_eq!(shape(&packed(existing, group(1..111))), (vec![40], vec![70], vec![], 0));
     }
 
     #[test]
-    fn what_comes_alone_goes_where_it_fits_best() {
+    fn new_endpoints_go_into_the_best_fitting_slice() {
         let existing = vec![slice("a", 0..60), slice("b", 60..150), slice("c", 150..235)];
         let packed = packed(existing, group(0..247));
         assert_eq!(shape(&packed), (vec![60, 90], vec![97], vec![], 0));
@@ -188,19 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn more_than_any_slice_has_room_for_make_a_new_one() {
+    fn endpoints_without_room_create_a_slice() {
         let existing = vec![slice("a", 0..60), slice("b", 60..120)];
         assert_eq!(shape(&packed(existing, group(0..170))), (vec![60, 60], vec![], vec![50], 0));
     }
 
     #[test]
-    fn what_is_empty_goes() {
+    fn empty_slice_is_deleted() {
         let existing = vec![slice("a", 0..60), slice("b", 60..120)];
         assert_eq!(shape(&packed(existing, group(60..120))), (vec![60], vec![], vec![], 1));
     }
 
     #[test]
-    fn an_endpoint_that_says_something_else_is_replaced_where_it_is() {
+    fn changed_endpoint_is_replaced_in_place() {
         let mut group = group(0..3);
         let other = endpoint(1, false);
         group.endpoints.insert(EndpointKey::of(&other), other);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_the_service_are_labels_of_its_slices() {
+    fn service_labels_are_copied_to_slices() {
         let labels = Labels::from_iter([("a", "b")]);
         let form = Form { labels: &labels, address_type: AddressType::IPv4 };
         let packed = pack(form, vec![slice("a", 0..3)], group(0..3));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_no_difference() {
+    fn hints_do_not_count_as_difference() {
         let mut hinted = EndpointSlice::default();
         let hints = json!({"forZones": [{"name": "a"}]});
         let with = Endpoint { hints: serde_json::from_value(hints).unwrap(), ..endpoint(0, true) };

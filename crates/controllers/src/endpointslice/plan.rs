@@ -1,4 +1,4 @@
-//! What is to be done to the slices of a service.
+//! Plans the slices of a service. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use coracle_runtime::EventType;
 use coracle_runtime::informer::Labels;
 
 use super::CONTROLLER;
-use super::behind::{PortKey, address_types, behind, port_key};
+use super::backends::{PortKey, address_types, backends, port_key};
 use super::hints::{Preference, hint};
 use super::pack::{Form, Packed, pack};
 use super::slices::{SliceChanges, labels_with};
@@ -18,32 +18,32 @@ use crate::view::{
     AddressType, EndpointSlice, HEADLESS, MANAGED_BY, Node, Pod, SERVICE_NAME, Service, rfc3339,
 };
 
-/// What is known.
+/// Input of the plan.
 pub(super) struct Input<'a> {
     pub(super) service: &'a Service,
-    /// The pods it selects.
+    /// Pods that the service selects.
     pub(super) pods: &'a [Arc<Pod>],
     pub(super) node_of: &'a dyn Fn(&str) -> Option<Arc<Node>>,
-    /// Its slices, as far as this controller looks after them.
+    /// Slices of the service that this controller manages.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
-    /// Since when they may be out of date.
+    /// Time of the oldest change that the slices may not reflect yet.
     pub(super) trigger_time: Option<Timestamp>,
-    /// Which part of the processors of the cluster each zone has.
+    /// Computes each zone's share of the cluster's allocatable CPU.
     pub(super) zone_shares: &'a dyn Fn() -> Option<BTreeMap<Box<str>, f64>>,
-    /// Whether the service had hints by these when it was last looked at.
-    pub(super) was_spread: bool,
+    /// True if the service had topology hints at its last sync.
+    pub(super) had_topology_hints: bool,
 }
 
-/// What is to be done.
+/// Steps to take.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) changes: SliceChanges,
-    /// Pods that are left out because nothing is known of their node, as name of pod and node.
+    /// Pods that are omitted because their node is unknown, as names of pod and node.
     pub(super) without_node: Vec<(Box<str>, Box<str>)>,
-    /// Whether the service has hints by what zones have of the processors.
-    pub(super) is_spread: bool,
-    /// What people are told about these hints: how, under which reason, and what.
-    pub(super) told: Vec<(EventType, &'static str, String)>,
+    /// True if the service has topology hints.
+    pub(super) has_topology_hints: bool,
+    /// Events about topology hints: type, reason and message.
+    pub(super) events: Vec<(EventType, &'static str, String)>,
 }
 
 pub(super) fn plan(input: Input<'_>) -> Plan {
@@ -56,9 +56,9 @@ pub(super) fn plan(input: Input<'_>) -> Plan {
         let existing = by_type.remove(&address_type).unwrap_or_default();
         plan_type(&input, Form { labels: &labels, address_type }, existing, &mut plan);
     }
-    // Addresses the service does not want any more.
+    // Slices of address types that the service no longer has.
     plan.changes.delete.extend(by_type.into_values().flatten());
-    // Whoever deletes the service deletes its slices, and would race with new ones.
+    // The garbage collector deletes the slices of a service, and would race with new ones.
     if input.service.metadata.is_terminating() {
         plan.changes.create.clear();
     }
@@ -70,7 +70,7 @@ pub(super) fn plan(input: Input<'_>) -> Plan {
     plan
 }
 
-/// Plans what concerns addresses of one type.
+/// Plans the slices of one address type.
 fn plan_type(input: &Input<'_>, form: Form<'_>, existing: Vec<Arc<EndpointSlice>>, plan: &mut Plan) {
     let service = input.service;
     let (mut delete, mut by_ports) = (Vec::new(), BTreeMap::<PortKey, Vec<_>>::new());
@@ -81,9 +81,9 @@ fn plan_type(input: &Input<'_>, form: Form<'_>, existing: Vec<Arc<EndpointSlice>
             delete.push(slice);
         }
     }
-    let behind = behind(service, input.pods, input.node_of, form.address_type);
+    let backends = backends(service, input.pods, input.node_of, form.address_type);
     let mut packed = Packed::default();
-    for (ports, group) in behind.groups {
+    for (ports, group) in backends.groups {
         let more = pack(form, by_ports.remove(&ports).unwrap_or_default(), group);
         packed.kept.extend(more.kept);
         packed.changed.extend(more.changed);
@@ -92,49 +92,49 @@ fn plan_type(input: &Input<'_>, form: Form<'_>, existing: Vec<Arc<EndpointSlice>
     }
     delete.extend(by_ports.into_values().flatten());
     if packed.kept.is_empty() && packed.changed.is_empty() && packed.created.is_empty() {
-        hold_the_place(form, service, &mut delete, &mut packed);
+        add_placeholder(form, service, &mut delete, &mut packed);
     }
-    spread(input, form.address_type, &mut packed, plan);
+    set_hints(input, form.address_type, &mut packed, plan);
     let mut changes = SliceChanges { create: packed.created, update: packed.changed, delete };
     changes.recycle(|slice| is_owned(slice, service));
     plan.changes.create.extend(changes.create);
     plan.changes.update.extend(changes.update);
     plan.changes.delete.extend(changes.delete);
-    for pod in behind.without_node {
+    for pod in backends.without_node {
         if !plan.without_node.contains(&pod) {
             plan.without_node.push(pod);
         }
     }
 }
 
-/// Gives endpoints the hints that the service wants.
-fn spread(input: &Input<'_>, address_type: AddressType, packed: &mut Packed, plan: &mut Plan) {
+/// Sets the hints of endpoints.
+fn set_hints(input: &Input<'_>, address_type: AddressType, packed: &mut Packed, plan: &mut Plan) {
     let about = |text: &str| format!("{text}, addressType: {}", address_type.as_str());
     let disabled = "TopologyAwareHintsDisabled";
     if !topology::is_wanted(input.service) {
-        if input.was_spread {
+        if input.had_topology_hints {
             let message = about("Topology Aware Hints has been disabled");
-            plan.told.push((EventType::Warning, disabled, message));
+            plan.events.push((EventType::Warning, disabled, message));
         }
         return hint(Preference::of(input.service), packed);
     }
     match topology::hint((input.zone_shares)().as_ref(), packed) {
         Ok(()) => {
-            if !input.was_spread && !plan.is_spread {
+            if !input.had_topology_hints && !plan.has_topology_hints {
                 let message = about("Topology Aware Hints has been enabled");
-                plan.told.push((EventType::Normal, "TopologyAwareHintsEnabled", message));
+                plan.events.push((EventType::Normal, "TopologyAwareHintsEnabled", message));
             }
-            plan.is_spread = true;
+            plan.has_topology_hints = true;
         }
         Err(why) => {
-            plan.told.push((EventType::Warning, disabled, about(&why)));
+            plan.events.push((EventType::Warning, disabled, about(&why)));
             hint(Preference::Anywhere, packed);
         }
     }
 }
 
-/// A service without endpoints has one slice that says so.
-fn hold_the_place(
+/// A service without endpoints has one empty slice.
+fn add_placeholder(
     form: Form<'_>,
     service: &Service,
     delete: &mut Vec<Arc<EndpointSlice>>,
@@ -158,7 +158,7 @@ fn is_owned(slice: &EndpointSlice, service: &Service) -> bool {
     })
 }
 
-/// The labels of a service, and those by which its slices are known.
+/// Labels of the service, and those that identify its slices.
 fn slice_labels(service: &Service) -> Labels {
     let headless = (!service.has_cluster_ip()).then_some("");
     labels_with(
@@ -205,11 +205,11 @@ mod tests {
             slices: slices.iter().map(read).collect(),
             trigger_time: Some(Timestamp::from_millis(1000)),
             zone_shares: &|| Some([("a".into(), 0.5), ("b".into(), 0.5)].into()),
-            was_spread: false,
+            had_topology_hints: false,
         })
     }
 
-    /// A draft as the object that the server would have of it.
+    /// The stored object of a draft.
     fn stored(draft: &Draft) -> Value {
         let name = draft.existing.as_ref().map_or("s-1", |slice| slice.metadata.name()).to_owned();
         let owner =
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_pods_has_an_empty_slice() {
+    fn service_without_pods_has_an_empty_slice() {
         let changes = planned(&service(), &[], &[]);
         assert_eq!(counts(&changes), [1, 0, 0]);
         let slice = stored(&changes.create[0]);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_slice_is_filled_and_emptied_in_place() {
+    fn empty_slice_is_filled_and_emptied_in_place() {
         let empty = stored(&planned(&service(), &[], &[]).create[0]);
         let changes = planned(&service(), &[pod("p", "10.0.0.1")], &[empty]);
         assert_eq!(counts(&changes), [0, 1, 0]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_with_other_ports_are_in_other_slices() {
+    fn pods_with_different_ports_are_in_different_slices() {
         let mut service = service();
         service["spec"]["ports"][0]["targetPort"] = "web".into();
         let with_port = |name: &str, ip: &str, port: u16| {
@@ -269,14 +269,14 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_another_service_of_this_name_go() {
+    fn slices_of_a_former_service_are_deleted() {
         let mut foreign = stored(&planned(&service(), &[], &[]).create[0]);
         foreign["metadata"]["ownerReferences"][0]["uid"] = "v".into();
         assert_eq!(counts(&planned(&service(), &[], &[foreign])), [1, 0, 1]);
     }
 
     #[test]
-    fn slices_of_a_family_that_is_not_wanted_any_more_go() {
+    fn slices_of_a_removed_ip_family_are_deleted() {
         let mut dual = service();
         dual["spec"]["ipFamilies"] = json!(["IPv4", "IPv6"]);
         let both = planned(&dual, &[], &[]);
@@ -286,21 +286,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_for_a_service_that_goes() {
+    fn terminating_service_gets_no_new_slices() {
         let mut service = service();
         service["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         assert_eq!(counts(&planned(&service, &[pod("p", "10.0.0.1")], &[])), [0, 0, 0]);
     }
 
     #[test]
-    fn a_slice_that_goes_is_not_counted() {
+    fn terminating_slice_is_ignored() {
         let mut slice = stored(&planned(&service(), &[], &[]).create[0]);
         slice["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         assert_eq!(counts(&planned(&service(), &[], &[slice])), [1, 0, 0]);
     }
 
     #[test]
-    fn services_without_an_address_say_so_on_their_slices() {
+    fn headless_services_label_their_slices() {
         let mut service = service();
         service["spec"]["clusterIP"] = "None".into();
         service["spec"]["ports"] = json!([]);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_spread_over_zones_if_the_service_wants_it() {
+    fn topology_mode_sets_zone_hints() {
         let mut service = service();
         service["metadata"]["annotations"] = json!({"service.kubernetes.io/topology-mode": "Auto"});
         let pods = [pod("a", "10.0.0.1"), pod("b", "10.0.0.2")];
@@ -320,11 +320,11 @@ mod tests {
             .iter()
             .map(|endpoint| &*endpoint.hints.as_ref().unwrap().for_zones[0].name)
             .collect();
-        assert_eq!(zones, ["b", "a"], "all are in one zone");
+        assert_eq!(zones, ["b", "a"], "all endpoints are in one zone");
         let message = "Topology Aware Hints has been enabled, addressType: IPv4".to_owned();
-        assert_eq!(plan.told, [(EventType::Normal, "TopologyAwareHintsEnabled", message)]);
+        assert_eq!(plan.events, [(EventType::Normal, "TopologyAwareHintsEnabled", message)]);
         let plan = whole_plan(&service, &pods[..1], &[]);
         assert_eq!(plan.changes.create[0].endpoints[0].hints, None);
-        assert_eq!(plan.told[0].1, "TopologyAwareHintsDisabled");
+        assert_eq!(plan.events[0].1, "TopologyAwareHintsDisabled");
     }
 }

@@ -1,24 +1,24 @@
-//! Slices as they are to be, and how they are written.
+//! Desired slices, and the writes that create them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coracle_base::metrics::Counters;
 use coracle_runtime::informer::{Labels, ObjectMetadata, OwnerReference};
-use coracle_runtime::{ObjectKey, Objects, OwnWrites, Written};
+use coracle_runtime::{ObjectKey, Objects, ReadYourWrites, Written};
 use kube::api::{DeleteParams, Preconditions};
 use serde_json::{Value, json};
 
-use crate::refusal;
+use crate::api_error;
 use crate::view::{AddressType, Endpoint, EndpointPort, EndpointSlice};
 
-/// The longest name an object can have.
+/// Maximum length of an object name.
 const MAX_NAME: usize = 253;
 
-/// A slice as it is to be.
+/// A desired slice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
-    /// The slice it takes the place of; none for a new one.
+    /// The slice to replace; `None` for a new one.
     pub(crate) existing: Option<Arc<EndpointSlice>>,
     pub(crate) labels: Labels,
     pub(crate) annotations: Labels,
@@ -27,23 +27,23 @@ pub(crate) struct Draft {
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
-/// What is to be done to the slices of a service.
+/// Changes to the slices of a service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SliceChanges {
     pub(crate) create: Vec<Draft>,
-    /// All of these take the place of another.
+    /// All of these replace an existing slice.
     pub(crate) update: Vec<Draft>,
     pub(crate) delete: Vec<Arc<EndpointSlice>>,
 }
 
 impl SliceChanges {
-    /// How many slices change.
+    /// Number of changed slices.
     pub(crate) fn len(&self) -> usize {
         self.create.len() + self.update.len() + self.delete.len()
     }
 
-    /// Lets new slices take the place of those that would be deleted and are of the same sort, as far as
-    /// `may` allows it: one write less, and the names stay.
+    /// Turns pairs of a deletion and a creation with the same address type into updates, where `may` allows it: one
+    /// write less, and names stay.
     pub(crate) fn recycle(&mut self, may: impl Fn(&EndpointSlice) -> bool) {
         let mut create = Vec::new();
         for mut draft in self.create.drain(..) {
@@ -60,29 +60,29 @@ impl SliceChanges {
     }
 }
 
-/// A write of a slice that failed, in upstream's words for the event that tells of it.
+/// Error of a write, worded like Kubernetes' error because its event contains it.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to {act}EndpointSlice for {kind} {owner}: {}", refusal::message(.source))]
+#[error("failed to {act}EndpointSlice for {kind} {owner}: {}", api_error::message(.source))]
 pub(crate) struct WriteError {
-    /// `create ` or `update <name> ` or `delete <name> `.
+    /// `create `, `update <name> ` or `delete <name> `.
     act: String,
     kind: Box<str>,
     owner: String,
     source: kube::Error,
 }
 
-/// Who writes slices of one controller.
+/// Writes the slices of one controller.
 pub(crate) struct SliceWriter {
     pub(crate) slices: Objects,
-    /// What was written to slices, by the service they are for.
-    pub(crate) own_writes: OwnWrites,
-    /// What was done, by what it is called.
+    /// Writes to slices, by service.
+    pub(crate) own_writes: ReadYourWrites,
+    /// Number of changes by operation.
     pub(crate) changes: Counters<1>,
 }
 
 impl SliceWriter {
-    /// Does what is to be done for `key`, whose slices belong to `owner`.
-    pub(crate) async fn carry_out(
+    /// Applies the changes for `key`, whose slices belong to `owner`.
+    pub(crate) async fn apply(
         &self,
         key: &ObjectKey,
         owner: &OwnerReference,
@@ -98,8 +98,8 @@ impl SliceWriter {
                     self.own_writes.note(key, &written.metadata.resource_version);
                     self.changes.with(["create"]).inc();
                 }
-                // There will never be another one here.
-                Err(error) if refusal::namespace_is_going(&error) => return Ok(()),
+                // The namespace is terminating: no slice can be created in it.
+                Err(error) if api_error::namespace_is_gone_or_terminating(&error) => return Ok(()),
                 Err(error) => return Err(failed("create ".to_owned())(error)),
             }
         }
@@ -152,7 +152,7 @@ impl Draft {
     }
 }
 
-/// What a slice that is replaced keeps. Its version says that nobody else has written meanwhile.
+/// Metadata that a replaced slice keeps. The resource version makes concurrent writes conflict.
 fn keep_identity(metadata: &mut Value, existing: &ObjectMetadata, owner: &OwnerReference) {
     metadata["name"] = existing.name().into();
     metadata["resourceVersion"] = existing.resource_version().into();
@@ -162,12 +162,12 @@ fn keep_identity(metadata: &mut Value, existing: &ObjectMetadata, owner: &OwnerR
     }
 }
 
-/// How the names of slices begin.
+/// Prefix of slice names.
 fn prefix(name: &str) -> String {
     if name.len() < MAX_NAME { format!("{name}-") } else { name.to_owned() }
 }
 
-/// The owner that slices are made for.
+/// Owner reference to the object of the slices.
 pub(crate) fn owner(api_version: &str, kind: &str, metadata: &ObjectMetadata) -> OwnerReference {
     OwnerReference {
         api_version: api_version.into(),
@@ -179,7 +179,7 @@ pub(crate) fn owner(api_version: &str, kind: &str, metadata: &ObjectMetadata) ->
     }
 }
 
-/// Labels with others put over them or, where there is no value, taken away.
+/// Merges labels; a label without a value is removed.
 pub(crate) fn labels_with<'a>(
     labels: &'a Labels,
     others: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn new_slices_take_the_place_of_others_of_their_sort() {
+    fn recycle_turns_delete_and_create_into_update() {
         let draft = || Draft::default();
         let delete =
             vec![slice("six", "IPv6", "u"), slice("foreign", "IPv4", "v"), slice("mine", "IPv4", "u")];
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_is_replaced_stays_who_it_is() {
+    fn replaced_slice_keeps_its_identity() {
         let key = ObjectKey::namespaced(ClusterId::default(), "n", "s");
         let owner =
             |uid: &str| OwnerReference { uid: uid.into(), kind: "Service".into(), ..Default::default() };

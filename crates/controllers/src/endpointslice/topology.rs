@@ -1,34 +1,34 @@
-//! Hints for services with the annotation `service.kubernetes.io/topology-mode: Auto`: every zone gets as
-//! many endpoints as it has of the processors of the cluster, its own ones first.
+//! Topology hints for services annotated with `service.kubernetes.io/topology-mode: Auto`: each zone gets endpoints
+//! in proportion to its share of the cluster's CPU, those in the zone first.
 //!
-//! Where that would load an endpoint a fifth more than others, there are no hints and people are told why.
+//! If that would overload an endpoint by more than a fifth, no hints are set, and an event reports why.
 
 use std::collections::BTreeMap;
 
 use coracle_meta::quantity::Quantity;
 
-use super::behind::zone;
+use super::backends::zone;
 use super::pack::Packed;
 use super::slices::Draft;
 use crate::view::{Endpoint, EndpointHints, Named, Node, Service};
 
-/// By how much an endpoint may have to do more than it should.
+/// Maximum overload of an endpoint.
 const OVERLOAD: f64 = 0.2;
 
 const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
-/// The same under its first name, which comes first.
+/// The older name of the annotation, which takes precedence.
 const TOPOLOGY_AWARE_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 
-/// Nodes with these labels run no pods of users.
+/// Labels of control plane nodes, which do not count.
 const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// Whether a service asks for these hints. Then its other wishes do not count.
+/// True if the service enables topology hints, which take precedence over its traffic distribution.
 pub(super) fn is_wanted(service: &Service) -> bool {
     let annotation = |key| service.metadata.annotations.get(key);
     matches!(annotation(TOPOLOGY_AWARE_HINTS).or_else(|| annotation(TOPOLOGY_MODE)), Some("Auto" | "auto"))
 }
 
-/// Which part of the processors of a cluster each zone has; none if that cannot be said.
+/// Each zone's share of the cluster's allocatable CPU; `None` if it cannot be determined.
 pub(super) fn shares<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<BTreeMap<Box<str>, f64>> {
     let mut cpu_by_zone: BTreeMap<Box<str>, i64> = BTreeMap::new();
     let counts = |node: &&Node| {
@@ -46,19 +46,19 @@ pub(super) fn shares<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<BT
     Some(cpu_by_zone.into_iter().map(|(zone, cpu)| (zone, cpu as f64 / total as f64)).collect())
 }
 
-/// How many endpoints a zone is to have.
+/// Number of endpoints for a zone.
 struct Allocation {
     desired: f64,
     maximum: usize,
 }
 
-/// Gives endpoints their hints. If that is not possible it says why, and all hints have to go.
+/// Sets the topology hints, or returns the reason why they cannot be set and existing ones must be removed.
 pub(super) fn hint(shares: Option<&BTreeMap<Box<str>, f64>>, packed: &mut Packed) -> Result<(), String> {
     let all = packed.kept.iter().chain(&packed.changed).chain(&packed.created);
     let ready: Vec<_> =
         all.flat_map(|draft| &draft.endpoints).filter(|endpoint| is_ready(endpoint)).collect();
     let allocations = allocations(shares, ready.len())?;
-    // Before anything is changed, so that slices that are right stay so.
+    // Checked before any change, so that correct slices stay unchanged.
     if !ready.iter().all(|endpoint| endpoint.zone.as_deref().is_some_and(|zone| !zone.is_empty())) {
         return Err("One or more endpoints do not have a zone specified".to_owned());
     }
@@ -82,7 +82,7 @@ fn for_zone(name: Box<str>) -> Option<Box<EndpointHints>> {
     Some(Box::new(EndpointHints { for_zones: Box::new([Named { name }]), for_nodes: Box::default() }))
 }
 
-/// The endpoints of slices that are written in any case.
+/// Endpoints of slices that are written anyway.
 fn written(packed: &mut Packed) -> impl Iterator<Item = &mut Endpoint> {
     packed.created.iter_mut().chain(&mut packed.changed).flat_map(|draft| &mut draft.endpoints)
 }
@@ -113,8 +113,8 @@ fn allocations(
     Ok(shares.iter().map(|(zone, share)| (zone.clone(), allocation(share))).collect())
 }
 
-/// Leaves slices alone whose hints still do, and has the others written. How many endpoints each zone has
-/// of those that stay.
+/// Keeps slices whose hints are still right, and moves the others to changed. Returns the number of kept endpoints by
+/// zone.
 fn keep_what_fits(
     allocations: &BTreeMap<Box<str>, Allocation>,
     packed: &mut Packed,
@@ -134,7 +134,7 @@ fn keep_what_fits(
     given
 }
 
-/// How many endpoints of a slice are for each zone; none if one is for nobody.
+/// Number of endpoints hinted for each zone; `None` if an endpoint has no hint.
 fn hinted(draft: &Draft) -> Option<BTreeMap<Box<str>, usize>> {
     let mut by_zone: BTreeMap<Box<str>, usize> = BTreeMap::new();
     for endpoint in draft.endpoints.iter().filter(|endpoint| is_ready(endpoint)) {
@@ -158,7 +158,7 @@ fn fits(
     })
 }
 
-/// How many endpoints zones give to others, and how many others get.
+/// Number of endpoints that each zone gives away or receives.
 #[derive(Debug, Default, PartialEq)]
 struct Moves {
     giving: BTreeMap<Box<str>, usize>,
@@ -219,7 +219,7 @@ mod tests {
         zones.iter().map(|zone| ((*zone).into(), 1.0 / zones.len() as f64)).collect()
     }
 
-    /// The zones that new endpoints in these zones are for.
+    /// Zones in the hints of new endpoints that are in these zones.
     fn hinted_zones(shares: &[&str], zones: &[&str]) -> Result<Vec<String>, String> {
         let created = vec![Draft { endpoints: endpoints(zones), ..Draft::default() }];
         let mut packed = Packed { created, ..Packed::default() };
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_get_their_own_endpoints_first() {
+    fn endpoints_are_hinted_to_their_own_zone_first() {
         assert_eq!(hinted_zones(&["a", "b"], &["a", "a", "b", "b"]).unwrap(), ["a", "a", "b", "b"]);
         assert_eq!(hinted_zones(&["a", "b"], &["a", "a", "a", "a"]).unwrap(), ["b", "b", "a", "a"]);
         let three = hinted_zones(&["a", "b", "c"], &["a", "a", "a", "a", "b", "c"]).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_spread_has_no_hints_and_a_reason() {
+    fn impossible_allocation_returns_the_reason() {
         let why = |shares: &[&str], zones: &[&str]| hinted_zones(shares, zones).unwrap_err();
         let few = "Insufficient number of endpoints (1 endpoints, 2 zones)";
         assert_eq!(why(&["a", "b"], &["a"]), few);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_whose_hints_still_do_are_left_alone() {
+    fn slices_with_fitting_hints_are_left_alone() {
         let mut right = endpoints(&["a", "a", "b", "b"]);
         for endpoint in &mut right {
             endpoint.hints = for_zone(endpoint.zone.clone().unwrap());
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_count_by_the_processors_of_their_nodes() {
+    fn shares_are_proportional_to_allocatable_cpu() {
         let node = |zone: &str, cpu: &str, ready: &str, label: &str| -> Node {
             serde_json::from_value(json!({
                 "metadata": {"labels": {"topology.kubernetes.io/zone": zone, label: ""}},
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_annotation_comes_first() {
+    fn older_annotation_takes_precedence() {
         let wanted = |annotations: serde_json::Value| {
             let service = json!({"metadata": {"annotations": annotations}});
             is_wanted(&serde_json::from_value(service).unwrap())

@@ -1,4 +1,4 @@
-//! What is counted of mirrored slices, under upstream's names (`pkg/controller/endpointslicemirroring/metrics`).
+//! Metrics of mirrored slices, under Kubernetes' names (`pkg/controller/endpointslicemirroring/metrics`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,29 +34,29 @@ impl MirroringMetrics {
         Self {
             added: per_sync(
                 "endpoint_slice_mirroring_controller_endpoints_added_per_sync",
-                "How many endpoints a look at Endpoints added.",
+                "Endpoints added per sync of Endpoints.",
             ),
             updated: per_sync(
                 "endpoint_slice_mirroring_controller_endpoints_updated_per_sync",
-                "How many endpoints a look at Endpoints changed.",
+                "Endpoints updated per sync of Endpoints.",
             ),
             removed: per_sync(
                 "endpoint_slice_mirroring_controller_endpoints_removed_per_sync",
-                "How many endpoints a look at Endpoints removed.",
+                "Endpoints removed per sync of Endpoints.",
             ),
             skipped: per_sync(
                 "endpoint_slice_mirroring_controller_addresses_skipped_per_sync",
-                "How many addresses a look at Endpoints left out.",
+                "Addresses skipped per sync of Endpoints.",
             ),
             took: metrics.histogram(
                 "endpoint_slice_mirroring_controller_endpoints_sync_duration",
-                "How long looks at Endpoints took.",
+                "Duration of syncs of Endpoints.",
                 Buckets::exponential(0.001, 2.0, 15),
             ),
         }
     }
 
-    /// It was decided what to do about Endpoints that are mirrored.
+    /// Records the plan of a sync.
     pub(super) fn mirrored(&self, skipped: usize, turnover: Turnover) {
         self.skipped.observe(skipped as f64);
         self.added.observe(turnover.added as f64);
@@ -64,7 +64,7 @@ impl MirroringMetrics {
         self.removed.observe(turnover.removed as f64);
     }
 
-    /// A look is over.
+    /// Records the duration of a sync.
     pub(super) fn took(&self, took: Duration) {
         self.took.observe_duration(took);
     }

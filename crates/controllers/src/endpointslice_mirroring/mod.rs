@@ -1,17 +1,17 @@
-//! Endpoints that people made for a service without a selector are mirrored to slices, because slices are
-//! all that is read today.
+//! Mirrors Endpoints that users created for a service without a selector to EndpointSlices, because kube-proxy and
+//! other clients read only slices.
 
 mod metrics;
 mod plan;
 
 use coracle_base::Clock;
 use coracle_runtime::{
-    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
     Recorder, Reference,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice as WholeSlice;
 
-use crate::endpointslice::{SliceWriter, SyncError, Turnover, owner, told_of};
+use crate::endpointslice::{SliceWriter, SyncError, Turnover, owner, services_of_slice};
 use crate::view::{
     EndpointSlice, Endpoints, SLICES_BY_SERVICE, Service, endpoint_slices, endpoints, services,
 };
@@ -19,12 +19,12 @@ use crate::{Registration, Settings};
 use metrics::MirroringMetrics;
 use plan::{MAX_PER_SUBSET, Plan, may_mirror, plan};
 
-/// The name in the label of its slices.
+/// Value of the managed-by label.
 const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
-/// The name in events.
+/// Component of the events.
 const COMPONENT: &str = "endpoint-slice-mirroring-controller";
 
-/// As many at a time as upstream (`--mirroring-concurrent-service-endpoint-syncs`).
+/// Concurrent reconciles: the default of `--mirroring-concurrent-service-endpoint-syncs`.
 const WORKERS: usize = 5;
 
 pub(crate) const REGISTRATION: Registration =
@@ -35,7 +35,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let slices = endpoint_slices(manager);
     let writer = SliceWriter {
         slices: Objects::of::<WholeSlice>(manager.client()),
-        own_writes: OwnWrites::default(),
+        own_writes: ReadYourWrites::default(),
         changes: manager.metrics().counters(
             "endpoint_slice_mirroring_controller_changes",
             "Slices that were created, updated and deleted.",
@@ -53,21 +53,21 @@ fn register(manager: &mut Manager, settings: &Settings) {
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("endpoint_slice_mirroring")
-        .watches(&services, selecting_otherwise)
+        .watches(&services, selector_added_or_removed)
         .watches(&endpoints, mirrored)
-        .watches(&slices, |change| told_of(change, CONTROLLER))
+        .watches(&slices, |change| services_of_slice(change, CONTROLLER))
         .workers(WORKERS);
     manager.add(controller);
 }
 
-/// Services that have come, gone, or changed in whether they select pods.
-fn selecting_otherwise(change: &Change<Service>) -> Option<ObjectKey> {
+/// Services that were created, deleted, or whose selector was added or removed.
+fn selector_added_or_removed(change: &Change<Service>) -> Option<ObjectKey> {
     let selects =
         |service: Option<&std::sync::Arc<Service>>| service.map(|service| !service.spec.selector.is_empty());
     (selects(change.old.as_ref()) != selects(change.new.as_ref())).then(|| change.key.clone())
 }
 
-/// Endpoints that are mirrored, or were.
+/// Endpoints that are mirrored, or were before the change.
 fn mirrored(change: &Change<Endpoints>) -> Option<ObjectKey> {
     let may = change.old.iter().chain(&change.new).any(|endpoints| may_mirror(endpoints));
     may.then(|| change.key.clone())
@@ -98,21 +98,21 @@ impl Mirroring {
     async fn sync(&self, key: &ObjectKey) -> Result<(), SyncError> {
         self.writer.own_writes.seen(key, &self.slices).await?;
         let (endpoints, service) = (self.endpoints.store().get(key), self.services.store().get(key));
-        let told = format!("{}/{}", key.namespace(), key.name());
-        let mut existing = self.slices.store().by_index(SLICES_BY_SERVICE, key.cluster(), &told);
+        let service_name = format!("{}/{}", key.namespace(), key.name());
+        let mut existing = self.slices.store().by_index(SLICES_BY_SERVICE, key.cluster(), &service_name);
         existing.retain(|slice| slice.is_managed_by(CONTROLLER));
         let planned = plan(endpoints.as_deref(), service.as_deref(), existing);
         let metadata = endpoints.as_ref().map(|endpoints| endpoints.metadata.clone()).unwrap_or_default();
         let about = Reference::to("v1", "Endpoints", &metadata);
-        self.tell(key, &about, &planned);
+        self.record_event(key, &about, &planned);
         if planned.is_mirrored {
             self.metrics.mirrored(planned.skipped, Turnover::of(&planned.changes));
         }
-        self.writer.carry_out(key, &owner("v1", "Endpoints", &metadata), planned.changes).await?;
+        self.writer.apply(key, &owner("v1", "Endpoints", &metadata), planned.changes).await?;
         Ok(())
     }
 
-    fn tell(&self, key: &ObjectKey, about: &Reference, plan: &Plan) {
+    fn record_event(&self, key: &ObjectKey, about: &Reference, plan: &Plan) {
         let Plan { invalid, skipped, .. } = *plan;
         let warn = |reason, message| {
             self.recorder.event(key.cluster(), about.clone(), EventType::Warning, reason, message);

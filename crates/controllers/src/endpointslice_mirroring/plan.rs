@@ -1,4 +1,4 @@
-//! What is to be done to the slices that mirror Endpoints.
+//! Plans the slices that mirror Endpoints. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use coracle_runtime::informer::Labels;
 use super::CONTROLLER;
 use crate::endpoints::repack;
 use crate::endpointslice::{
-    Draft, EndpointKey, EndpointSet, PortKey, SliceChanges, labels_with, port_key, says_the_same, type_of,
+    Draft, EndpointKey, EndpointSet, PortKey, SliceChanges, equal_except_hints, labels_with, port_key,
+    type_of,
 };
 use crate::service_pods::TRIGGER_TIME_ANNOTATION;
 use crate::view::{
@@ -17,35 +18,35 @@ use crate::view::{
     Endpoints, MANAGED_BY, SERVICE_NAME, Service, SubsetPort,
 };
 
-/// The most addresses of a subset that are mirrored (`--mirroring-max-endpoints-per-subset` of upstream).
+/// Maximum number of addresses mirrored per subset (`--mirroring-max-endpoints-per-subset` in Kubernetes).
 pub(super) const MAX_PER_SUBSET: usize = 1000;
 
-/// By this label people say that Endpoints are not to be mirrored.
+/// Label that excludes Endpoints from mirroring.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// Endpoints that old programs agree by on who of them leads.
+/// Annotation of Endpoints that old clients use for leader election.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// What `kubectl apply` notes, which is about the Endpoints only.
+/// Annotation of `kubectl apply`, which applies to the Endpoints only.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is to be done.
+/// Steps to take.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) changes: SliceChanges,
-    /// Whether there is something to mirror.
+    /// True if the Endpoints are mirrored.
     pub(super) is_mirrored: bool,
-    /// How many addresses are none.
+    /// Number of invalid addresses.
     pub(super) invalid: usize,
-    /// How many addresses are left out, those included.
+    /// Number of skipped addresses, including the invalid ones.
     pub(super) skipped: usize,
 }
 
-/// Whether Endpoints are to be mirrored, whatever their service is.
+/// True if Endpoints may be mirrored, regardless of their service.
 pub(super) fn may_mirror(endpoints: &Endpoints) -> bool {
     let metadata = &endpoints.metadata;
     metadata.labels.get(SKIP_MIRROR) != Some("true") && !metadata.annotations.contains_key(LEADER)
 }
 
-/// Plans for Endpoints and the service of their name.
+/// Plans for Endpoints and the service with the same name.
 pub(super) fn plan(
     endpoints: Option<&Endpoints>,
     service: Option<&Service>,
@@ -55,16 +56,16 @@ pub(super) fn plan(
     match endpoints.filter(|endpoints| wanted && may_mirror(endpoints)) {
         Some(endpoints) => mirror(endpoints, existing),
         None => {
-            let gone = existing.into_iter().filter(|slice| !slice.metadata.is_terminating()).collect();
-            Plan { changes: SliceChanges { delete: gone, ..SliceChanges::default() }, ..Plan::default() }
+            let delete = existing.into_iter().filter(|slice| !slice.metadata.is_terminating()).collect();
+            Plan { changes: SliceChanges { delete, ..SliceChanges::default() }, ..Plan::default() }
         }
     }
 }
 
-/// By what slices are told apart: each holds one subset, as far as its addresses are of one type.
+/// Key of a slice: each holds the addresses of one type from one subset.
 type SliceKey = (AddressType, PortKey);
 
-/// The endpoints of one slice, and its ports.
+/// Ports and endpoints of the desired slices.
 type Wanted = BTreeMap<SliceKey, (Vec<EndpointPort>, EndpointSet)>;
 
 fn mirror(endpoints: &Endpoints, existing: Vec<Arc<EndpointSlice>>) -> Plan {
@@ -149,7 +150,7 @@ fn mirrored_address(address: &EndpointAddress, ready: bool) -> Option<(AddressTy
     Some((type_of(&ip), endpoint))
 }
 
-/// Whether a slice needs no write.
+/// True if the slice is up to date.
 fn is_right(
     slice: &EndpointSlice,
     endpoints: &Endpoints,
@@ -158,7 +159,7 @@ fn is_right(
     annotations: &Labels,
 ) -> bool {
     let same = |endpoint: &Endpoint| {
-        wanted.get(&EndpointKey::of(endpoint)).is_some_and(|other| says_the_same(other, endpoint))
+        wanted.get(&EndpointKey::of(endpoint)).is_some_and(|other| equal_except_hints(other, endpoint))
     };
     let metadata = &slice.metadata;
     slice.endpoints.len() == wanted.len()
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_subset_has_a_slice_for_each_family() {
+    fn each_subset_has_a_slice_per_ip_family() {
         let plan = mirrored(&endpoints(), &[]);
         assert_eq!(counts(&plan), [2, 0, 0]);
         let slices: Vec<_> = plan.changes.create.iter().map(stored).collect();
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_mirrored_in_place() {
+    fn changes_update_the_existing_slice() {
         let slices: Vec<_> = mirrored(&endpoints(), &[]).changes.create.iter().map(stored).collect();
         let cases = [
             ("/subsets/0/addresses/0/ip", json!("10.9.9.9"), [0, 1, 0]),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_mirrored_has_no_slices() {
+    fn excluded_endpoints_have_no_slices() {
         let slices: Vec<_> = mirrored(&endpoints(), &[]).changes.create.iter().map(stored).collect();
         let service = || Some(json!({"metadata": {"name": "s"}}));
         let selecting = Some(json!({"spec": {"selector": {"app": "x"}}}));
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_counted() {
+    fn skipped_addresses_are_counted() {
         let mut many = endpoints();
         many["subsets"][0]["addresses"] =
             (0..1001).map(|i| json!({"ip": format!("10.0.{}.{}", i / 256, i % 256)})).collect();

@@ -1,4 +1,4 @@
-//! What the collector writes. Every write says which version, or at least which object, it means.
+//! Writes of the garbage collector. Each has a precondition on the object's resource version, or at least its uid.
 
 use coracle_runtime::informer::OwnerReference;
 use coracle_runtime::{Action, ClusterId, ObjectKey, Objects, Written};
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::plan::Plan;
 use super::{Collector, key};
-use crate::inventory::{FOREGROUND, Identity, ORPHAN, Object, Uid};
+use crate::ownership_graph::{FOREGROUND, Identity, ORPHAN, Object, Uid};
 
-/// How many dependents of one owner are made orphans at a time.
+/// Number of dependents of one owner that are orphaned concurrently.
 const ORPHANS: usize = 16;
 
 impl Collector {
@@ -41,17 +41,17 @@ impl Collector {
         Ok(Action::AwaitChange)
     }
 
-    /// Lets an object go once nothing that blocks it is left.
+    /// Removes the foreground finalizer once no dependent blocks the deletion.
     pub(super) async fn await_dependents(&self, cluster: &ClusterId, owner: &Identity) -> kube::Result<()> {
-        if self.inventory.mark_blocking(cluster, &owner.uid) {
+        if self.ownership_graph.mark_blocking(cluster, &owner.uid) {
             return Ok(());
         }
         self.remove_finalizer(cluster, owner, FOREGROUND).await
     }
 
-    /// Has all dependents forget an object, and lets it go then.
+    /// Removes an object from the owner references of all its dependents, then its orphan finalizer.
     pub(super) async fn orphan_dependents(&self, cluster: &ClusterId, owner: &Identity) -> kube::Result<()> {
-        let dependents = self.inventory.dependents(cluster, &owner.uid);
+        let dependents = self.ownership_graph.dependents(cluster, &owner.uid);
         stream::iter(dependents)
             .map(|dependent| async move { self.disown(cluster, &dependent, &owner.uid).await })
             .buffer_unordered(ORPHANS)
@@ -60,7 +60,7 @@ impl Collector {
         self.remove_finalizer(cluster, owner, ORPHAN).await
     }
 
-    /// Takes one owner from a dependent, unless that is gone.
+    /// Removes one owner reference from a dependent, if it exists.
     async fn disown(&self, cluster: &ClusterId, dependent: &Identity, owner: &Uid) -> kube::Result<()> {
         let Some((objects, latest)) = self.latest(cluster, dependent).await? else { return Ok(()) };
         let is_other = |reference: &&OwnerReference| Uid::new(&reference.uid) != *owner;
@@ -71,16 +71,21 @@ impl Collector {
         Ok(())
     }
 
-    async fn remove_finalizer(&self, cluster: &ClusterId, owner: &Identity, gone: &str) -> kube::Result<()> {
+    async fn remove_finalizer(
+        &self,
+        cluster: &ClusterId,
+        owner: &Identity,
+        finalizer: &str,
+    ) -> kube::Result<()> {
         let Some((objects, latest)) = self.latest(cluster, owner).await? else { return Ok(()) };
-        if latest.has_finalizer(gone) {
-            let left: Vec<_> = latest.finalizers.iter().filter(|name| ***name != *gone).collect();
+        if latest.has_finalizer(finalizer) {
+            let left: Vec<_> = latest.finalizers.iter().filter(|name| ***name != *finalizer).collect();
             patch(&objects, &key(cluster, owner), &latest, json!({"finalizers": left})).await?;
         }
         Ok(())
     }
 
-    /// An object as it is now; none if it is gone, which is noted.
+    /// The current object; `None` if it is gone, which is recorded in the graph.
     async fn latest(
         &self,
         cluster: &ClusterId,
@@ -90,7 +95,7 @@ impl Collector {
         let latest = objects.get::<Object>(&key(cluster, identity)).await?;
         let latest = latest.filter(|latest| Uid::new(&latest.metadata.uid) == identity.uid);
         if latest.is_none() {
-            self.inventory.note_gone(cluster, &identity.uid);
+            self.ownership_graph.mark_gone(cluster, &identity.uid);
         }
         Ok(latest.map(|latest| (objects, latest)))
     }
@@ -100,7 +105,7 @@ fn unblocked(reference: OwnerReference) -> OwnerReference {
     OwnerReference { block_owner_deletion: Some(false), ..reference }
 }
 
-/// Deletes an object if its owners are still those that were looked at.
+/// Deletes an object if its owner references have not changed.
 async fn delete(
     objects: &Objects,
     key: &ObjectKey,
@@ -120,7 +125,7 @@ async fn delete(
                 now.metadata.uid == latest.metadata.uid && now.owner_references == latest.owner_references
             };
             match now {
-                // Whoever writes all the time must not keep it alive by that.
+                // Frequent unrelated writes must not prevent the deletion.
                 Some(now) if unchanged(&now) => objects.delete(key, &params(None)).await,
                 Some(_) => Err(kube::Error::Api(status)),
                 None => Ok(()),
@@ -130,7 +135,7 @@ async fn delete(
     }
 }
 
-/// Sets the owners of an object, and says which version it has then.
+/// Sets the owner references of an object, and returns its new resource version.
 async fn set_owners(
     objects: &Objects,
     key: &ObjectKey,
@@ -140,7 +145,7 @@ async fn set_owners(
     patch(objects, key, latest, json!({"ownerReferences": owners})).await
 }
 
-/// Changes the metadata of exactly this version of an object. One that is gone needs no change.
+/// Patches the metadata of exactly this version of an object. A missing object is not an error.
 async fn patch(
     objects: &Objects,
     key: &ObjectKey,

@@ -1,11 +1,11 @@
-//! What nobody owns any more goes.
+//! Garbage collector: deletes objects whose owners are all gone.
 //!
-//! An object whose owners are all gone is deleted. One that is deleted in the foreground waits until its
-//! dependents are gone, one that is deleted as an orphan's owner until they have forgotten it. Who owns
-//! whom is known from [`crate::inventory`]; what is decided is decided on the object as it is on the server.
+//! An object deleted with foreground propagation waits until its dependents are gone, one deleted with orphan
+//! propagation until their owner references to it are removed. Owner references come from [`crate::ownership_graph`];
+//! decisions are made on the current object on the server.
 //!
-//! Owners that were seen are trusted to be there: should they be gone by now, that is told, and brings their
-//! dependents back. So the server is asked only for owners that nobody has seen.
+//! Owners that were observed are assumed to exist: if they have been deleted since, their deletion event enqueues
+//! their dependents again. So the server is queried only for owners that were never observed.
 
 mod act;
 mod plan;
@@ -19,43 +19,44 @@ use coracle_runtime::{
 };
 use kube::Client;
 
-use crate::inventory::{self, Class, Existence, Identity, Inventory, Item, Object, ServedKind, Uid};
+use crate::ownership_graph::{
+    self, Class, Existence, Identity, Item, Object, OwnershipGraph, ServedKind, Uid,
+};
 use crate::{Registration, Settings};
 use plan::{Situation, plan};
 
-/// How many objects are looked at at a time, as in upstream (`concurrent-gc-syncs`).
+/// Concurrent reconciles: the default of `--concurrent-gc-syncs`.
 const WORKERS: usize = 20;
 
-/// When to look again for an owner that is there and has not been seen: its arrival is on the way.
+/// Retry interval for an owner that exists but was not observed yet: its event is on the way.
 const UNSEEN: Duration = Duration::from_secs(1);
 
-/// When to look again at what depends on a kind that nobody serves or that cannot be followed. New kinds
-/// bring it back by themselves.
+/// Retry interval for dependents of a kind that is not served or cannot be watched. New kinds enqueue them earlier.
 const UNRESOLVED: Duration = Duration::from_secs(300);
 
-/// When to try again what somebody else changed at the same moment.
+/// Retry interval after a conflict.
 const CONFLICT: Duration = Duration::from_millis(20);
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "garbage-collector-controller", register };
 
 fn register(manager: &mut Manager, _settings: &Settings) {
-    let inventory = inventory::shared(manager);
+    let ownership_graph = ownership_graph::shared(manager);
     let reconcile = Collector {
         client: manager.client().clone(),
         recorder: manager.recorder(REGISTRATION.name),
-        inventory: Arc::clone(&inventory),
+        ownership_graph: Arc::clone(&ownership_graph),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("garbage_collector_attempt_to_delete")
-        .awaits(inventory.ready())
+        .starts_after(ownership_graph.ready())
         .workers(WORKERS);
-    inventory.tell_collector(controller.queue());
+    ownership_graph.set_collector(controller.queue());
     manager.add(controller);
 }
 
-/// Why an object could not be looked after.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot look after {identity}")]
+#[error("cannot garbage collect {identity}")]
 pub(crate) struct Error {
     identity: Arc<Identity>,
     source: kube::Error,
@@ -64,17 +65,17 @@ pub(crate) struct Error {
 struct Collector {
     client: Client,
     recorder: Recorder,
-    inventory: Arc<Inventory>,
+    ownership_graph: Arc<OwnershipGraph>,
 }
 
-/// What the server says of an owner.
-enum Answer {
-    There(Object),
-    /// There is none; this is where it was looked for.
+/// Result of looking up an owner on the server.
+enum OwnerLookup {
+    Exists(Object),
+    /// It does not exist under this identity.
     Absent(Identity),
-    /// Nobody serves the kind.
+    /// Its kind is not served.
     UnknownKind,
-    /// It is in a namespace and what it should own is not, so nobody knows which it is.
+    /// The owner's kind is namespaced and the dependent is cluster-scoped, so the owner's namespace is unknown.
     Misplaced,
 }
 
@@ -83,14 +84,14 @@ impl Reconcile for Collector {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
         let cluster = key.cluster();
-        self.inventory.flush(cluster);
-        let Some(item) = self.inventory.item(cluster, &Uid::new(key.name())) else {
+        self.ownership_graph.flush(cluster);
+        let Some(item) = self.ownership_graph.item(cluster, &Uid::new(key.name())) else {
             return Ok(Action::AwaitChange);
         };
         let done = match item.existence {
             Existence::Gone => Ok(Action::AwaitChange),
-            Existence::Unseen(_) => self.look_for(cluster, &item.identity.uid).await,
-            Existence::Observed => self.look_after(cluster, &item).await,
+            Existence::Unseen(_) => self.check_unseen_owner(cluster, &item.identity.uid).await,
+            Existence::Observed => self.sync(cluster, &item).await,
         };
         match done {
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Action::RequeueAfter(CONFLICT)),
@@ -100,44 +101,44 @@ impl Reconcile for Collector {
 }
 
 impl Collector {
-    /// Finds out whether an owner that nobody has seen is there.
-    async fn look_for(&self, cluster: &ClusterId, uid: &Uid) -> kube::Result<Action> {
-        let mut again = Action::AwaitChange;
-        for named in self.inventory.names_of_unseen(cluster, uid) {
-            match self.ask(cluster, &named).await? {
-                // What every cluster begins with is not told of each; should it go here, that is.
-                Answer::There(_) if self.inventory.is_shared(&named) => {}
-                Answer::There(_) => again = Action::RequeueAfter(UNSEEN),
-                Answer::Absent(absent) => self.inventory.note_absent(cluster, absent),
-                Answer::UnknownKind if again == Action::AwaitChange => {
-                    again = Action::RequeueAfter(UNRESOLVED)
+    /// Checks whether an owner that was never observed exists.
+    async fn check_unseen_owner(&self, cluster: &ClusterId, uid: &Uid) -> kube::Result<Action> {
+        let mut action = Action::AwaitChange;
+        for named in self.ownership_graph.names_of_unseen(cluster, uid) {
+            match self.look_up_owner(cluster, &named).await? {
+                // Bootstrap objects have no event per cluster; their deletion in one cluster has.
+                OwnerLookup::Exists(_) if self.ownership_graph.is_shared(&named) => {}
+                OwnerLookup::Exists(_) => action = Action::RequeueAfter(UNSEEN),
+                OwnerLookup::Absent(absent) => self.ownership_graph.mark_absent(cluster, absent),
+                OwnerLookup::UnknownKind if action == Action::AwaitChange => {
+                    action = Action::RequeueAfter(UNRESOLVED)
                 }
-                Answer::UnknownKind | Answer::Misplaced => {}
+                OwnerLookup::UnknownKind | OwnerLookup::Misplaced => {}
             }
         }
-        Ok(again)
+        Ok(action)
     }
 
-    async fn look_after(&self, cluster: &ClusterId, item: &Item) -> kube::Result<Action> {
-        let fate = item.fate;
-        if fate.orphans_dependents() {
+    async fn sync(&self, cluster: &ClusterId, item: &Item) -> kube::Result<Action> {
+        let deletion = item.deletion;
+        if deletion.orphans_dependents() {
             self.orphan_dependents(cluster, &item.identity).await?;
-        } else if fate.deletes_dependents() {
+        } else if deletion.deletes_dependents() {
             self.await_dependents(cluster, &item.identity).await?;
-        } else if !fate.going && self.is_doubtful(cluster, item) {
+        } else if !deletion.terminating && self.has_doubtful_owner(cluster, item) {
             return self.judge(cluster, item).await;
         }
         Ok(Action::AwaitChange)
     }
 
-    /// Whether not all of its owners are known to be there.
-    fn is_doubtful(&self, cluster: &ClusterId, item: &Item) -> bool {
+    /// True if not all owners are known to exist.
+    fn has_doubtful_owner(&self, cluster: &ClusterId, item: &Item) -> bool {
         let named = item.owners.iter().map(|owner| &*owner.identity);
-        let classes = self.inventory.classify(cluster, &item.identity.namespace, named);
+        let classes = self.ownership_graph.classify(cluster, &item.identity.namespace, named);
         classes.iter().any(|class| *class != Class::Solid)
     }
 
-    /// Decides on an object as it is now.
+    /// Decides on the current object.
     async fn judge(&self, cluster: &ClusterId, item: &Item) -> kube::Result<Action> {
         let Some(objects) = self.objects(cluster, &item.identity).await? else {
             return Ok(Action::RequeueAfter(UNRESOLVED));
@@ -145,10 +146,10 @@ impl Collector {
         let key = key(cluster, &item.identity);
         let latest = objects.get::<Object>(&key).await?;
         let Some(latest) = latest.filter(|latest| Uid::new(&latest.metadata.uid) == item.identity.uid) else {
-            self.inventory.note_gone(cluster, &item.identity.uid);
+            self.ownership_graph.mark_gone(cluster, &item.identity.uid);
             return Ok(Action::AwaitChange);
         };
-        if latest.is_going() {
+        if latest.is_terminating() {
             return Ok(Action::AwaitChange);
         }
         let classes = match self.classify(cluster, &item.identity, &latest).await? {
@@ -160,12 +161,12 @@ impl Collector {
             object: &latest,
             classes: &classes,
             has_dependents: item.has_dependents,
-            has_waiting_dependent: self.inventory.has_waiting_dependent(cluster, uid),
+            has_waiting_dependent: self.ownership_graph.has_waiting_dependent(cluster, uid),
         };
         self.act(&objects, &key, &latest, plan(&situation)).await
     }
 
-    /// What becomes of each of the references of an object, or what to do instead if that cannot be said.
+    /// Classifies the owner references of an object, or returns the action to take if that is not possible.
     async fn classify(
         &self,
         cluster: &ClusterId,
@@ -175,56 +176,58 @@ impl Collector {
         let namespace = &*dependent.namespace;
         let named: Vec<_> =
             object.owner_references.iter().map(|reference| Identity::named(namespace, reference)).collect();
-        let mut classes = self.inventory.classify(cluster, namespace, named.iter());
+        let mut classes = self.ownership_graph.classify(cluster, namespace, named.iter());
         for (class, named) in classes.iter_mut().zip(&named) {
-            if *class == Class::Elsewhere {
-                self.tell_of_invalid_namespace(cluster, dependent, named);
+            if *class == Class::OtherNamespace {
+                self.record_invalid_namespace(cluster, dependent, named);
             }
-            if !matches!(class, Class::Unknown | Class::Elsewhere) {
+            if !matches!(class, Class::Unknown | Class::OtherNamespace) {
                 continue;
             }
-            *class = match self.ask(cluster, named).await? {
-                Answer::There(owner) if owner.is_going() && owner.has_finalizer(inventory::FOREGROUND) => {
+            *class = match self.look_up_owner(cluster, named).await? {
+                OwnerLookup::Exists(owner)
+                    if owner.is_terminating() && owner.has_finalizer(ownership_graph::FOREGROUND) =>
+                {
                     Class::Waiting
                 }
-                Answer::There(_) => Class::Solid,
-                Answer::Absent(absent) => {
-                    self.inventory.note_absent(cluster, absent);
+                OwnerLookup::Exists(_) => Class::Solid,
+                OwnerLookup::Absent(absent) => {
+                    self.ownership_graph.mark_absent(cluster, absent);
                     Class::Dangling
                 }
-                Answer::UnknownKind => return Ok(Err(Action::RequeueAfter(UNRESOLVED))),
-                // That does not get better by looking again.
-                Answer::Misplaced => return Ok(Err(Action::AwaitChange)),
+                OwnerLookup::UnknownKind => return Ok(Err(Action::RequeueAfter(UNRESOLVED))),
+                // A retry cannot change that.
+                OwnerLookup::Misplaced => return Ok(Err(Action::AwaitChange)),
             };
         }
         Ok(Ok(classes))
     }
 
-    /// Asks the server for an owner, where the one who names it is.
-    async fn ask(&self, cluster: &ClusterId, named: &Identity) -> kube::Result<Answer> {
-        let Some(kind) = self.kind(cluster, named).await? else { return Ok(Answer::UnknownKind) };
+    /// Looks up an owner on the server, in the namespace of its dependent.
+    async fn look_up_owner(&self, cluster: &ClusterId, named: &Identity) -> kube::Result<OwnerLookup> {
+        let Some(kind) = self.kind(cluster, named).await? else { return Ok(OwnerLookup::UnknownKind) };
         if kind.namespaced && named.namespace.is_empty() {
-            return Ok(Answer::Misplaced);
+            return Ok(OwnerLookup::Misplaced);
         }
         let namespace = if kind.namespaced { Arc::clone(&named.namespace) } else { "".into() };
-        let place = Identity { namespace, ..named.clone() };
-        let found = Objects::at(&self.client, kind.path()).get::<Object>(&key(cluster, &place)).await?;
+        let identity = Identity { namespace, ..named.clone() };
+        let found = Objects::at(&self.client, kind.path()).get::<Object>(&key(cluster, &identity)).await?;
         let found = found.filter(|found| Uid::new(&found.metadata.uid) == named.uid);
-        Ok(found.map_or(Answer::Absent(place), Answer::There))
+        Ok(found.map_or(OwnerLookup::Absent(identity), OwnerLookup::Exists))
     }
 
     async fn kind(&self, cluster: &ClusterId, identity: &Identity) -> kube::Result<Option<Arc<ServedKind>>> {
-        let kinds = self.inventory.kinds(cluster).await?;
+        let kinds = self.ownership_graph.kinds(cluster).await?;
         Ok(kinds.resolve(&identity.r#type.api_version, &identity.r#type.kind).cloned())
     }
 
-    /// The objects among which this one is; none if its kind is not served.
+    /// Typed access to the object's kind; `None` if it is not served.
     async fn objects(&self, cluster: &ClusterId, identity: &Identity) -> kube::Result<Option<Objects>> {
         let kind = self.kind(cluster, identity).await?;
         Ok(kind.map(|kind| Objects::at(&self.client, kind.path())))
     }
 
-    fn tell_of_invalid_namespace(&self, cluster: &ClusterId, dependent: &Identity, owner: &Identity) {
+    fn record_invalid_namespace(&self, cluster: &ClusterId, dependent: &Identity, owner: &Identity) {
         let about = Reference {
             api_version: Cow::Owned(dependent.r#type.api_version.to_string()),
             kind: Cow::Owned(dependent.r#type.kind.to_string()),
@@ -238,7 +241,6 @@ impl Collector {
     }
 }
 
-/// Where an object is.
 fn key(cluster: &ClusterId, identity: &Identity) -> ObjectKey {
     ObjectKey::namespaced(cluster.clone(), Arc::clone(&identity.namespace), &*identity.name)
 }

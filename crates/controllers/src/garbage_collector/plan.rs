@@ -1,29 +1,29 @@
-//! What is to become of an object, given what has become of its owners.
+//! Decides on an object, given the state of its owners. Pure.
 
 use kube::api::PropagationPolicy;
 
-use crate::inventory::{Class, FOREGROUND, ORPHAN, Object};
+use crate::ownership_graph::{Class, FOREGROUND, ORPHAN, Object};
 
-/// What is known of an object whose owners may be gone.
+/// An object whose owners may be gone.
 pub(super) struct Situation<'a> {
     /// As it is on the server.
     pub(super) object: &'a Object,
-    /// Of each of its references.
+    /// Class of each of its owner references.
     pub(super) classes: &'a [Class],
     pub(super) has_dependents: bool,
-    /// Whether one of its dependents waits for dependents of its own.
+    /// True if a dependent waits for dependents of its own.
     pub(super) has_waiting_dependent: bool,
 }
 
-/// What is to be done.
+/// Next step for an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Plan {
     Nothing,
-    /// It has an owner; these references, by their place, are of no use.
+    /// It has an owner; remove the owner references at these indexes.
     Disown(Vec<usize>),
     Delete {
         policy: PropagationPolicy,
-        /// First let its owners not wait for it.
+        /// First clear `blockOwnerDeletion` in its owner references.
         unblock: bool,
     },
 }
@@ -35,21 +35,21 @@ pub(super) fn plan(situation: &Situation<'_>) -> Plan {
         return Plan::Nothing;
     }
     if is(Class::Solid) {
-        // An owner that waits must not wait for what stays, or it would wait for ever.
-        let of_no_use: Vec<_> = classes
+        // An owner in foreground deletion must not wait for an object that stays, or it would wait forever.
+        let obsolete: Vec<_> = classes
             .iter()
             .enumerate()
             .filter(|(_, class)| **class != Class::Solid)
             .map(|(at, _)| at)
             .collect();
-        return if of_no_use.is_empty() { Plan::Nothing } else { Plan::Disown(of_no_use) };
+        return if obsolete.is_empty() { Plan::Nothing } else { Plan::Disown(obsolete) };
     }
     if is(Class::Waiting) && situation.has_dependents {
-        // If a dependent waits as well, both may be waiting for each other in a circle.
+        // If a dependent waits as well, both may wait for each other in a cycle.
         let unblock = situation.has_waiting_dependent;
         return Plan::Delete { policy: PropagationPolicy::Foreground, unblock };
     }
-    // Whoever said what is to become of its dependents is heard.
+    // The propagation policy chosen at deletion takes precedence.
     let policy = if object.has_finalizer(ORPHAN) {
         PropagationPolicy::Orphan
     } else if object.has_finalizer(FOREGROUND) {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_an_owner_stays_and_forgets_the_others() {
+    fn object_with_owner_loses_dangling_references() {
         use Class::{Dangling, Solid, Waiting};
         assert_eq!(decide(&[], &[], false, false), Plan::Nothing);
         assert_eq!(decide(&[Solid], &[], true, false), Plan::Nothing);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_owner_goes_as_it_was_said() {
+    fn object_without_owner_is_deleted_with_the_chosen_policy() {
         use Class::{Dangling, Waiting};
         let background = delete(PropagationPolicy::Background);
         assert_eq!(decide(&[Dangling], &["a/b"], true, true), background);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_foreground_goes_on_to_dependents_and_not_in_circles() {
+    fn foreground_deletion_continues_to_dependents_without_cycles() {
         use Class::{Dangling, Waiting};
         let foreground = delete(PropagationPolicy::Foreground);
         assert_eq!(decide(&[Waiting], &[], true, false), foreground);

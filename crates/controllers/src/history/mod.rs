@@ -1,8 +1,8 @@
-//! ControllerRevisions: what StatefulSets and DaemonSets looked like, so that one can go back.
+//! ControllerRevisions: the history of StatefulSets and DaemonSets, for rollbacks.
 //!
-//! A set takes the newest revision that holds how it looks now, or makes one; [`place`] says which. Names
-//! follow from content, so two controllers that race make one revision. Those of an owner that is gone are
-//! adopted by the set that selects them.
+//! A set uses the newest revision that equals its current template, or creates one; [`classify`] finds it. Names are
+//! derived from content, so two controllers that race create one revision. Orphaned revisions are adopted by the set
+//! that selects them.
 
 mod plan;
 mod revision;
@@ -10,50 +10,50 @@ mod snapshot;
 
 use std::sync::Arc;
 
-use coracle_runtime::{Behind, Informer, Manager, ObjectKey, Objects, OwnWrites, Written};
+use coracle_runtime::{Informer, Manager, ObjectKey, Objects, ReadYourWrites, StaleCache, Written};
 use k8s_openapi::api::apps::v1::ControllerRevision as WholeRevision;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
-pub(crate) use plan::{oldest, place};
+pub(crate) use plan::{classify, oldest};
 pub(crate) use revision::{ControllerRevision, name};
 pub(crate) use snapshot::Snapshot;
 
-use crate::pod_control::{ClaimError, Claims, Owner, controlled_by, orphans_beside};
-use crate::refusal::exists_already;
+use crate::api_error::already_exists;
+use crate::pod_control::{ClaimError, Claims, Owner, controlled_by, orphans_in_namespace};
 
-/// What became of a revision that was to be made.
-pub(crate) enum Made {
-    /// It is there, perhaps since before, and holds what it should.
-    There(Arc<ControllerRevision>),
-    /// One of that name was there before, and holds something else.
+/// Result of creating a revision.
+pub(crate) enum CreateResult {
+    /// The revision exists, perhaps since before, with the right content.
+    Created(Arc<ControllerRevision>),
+    /// A revision of that name exists with other content.
     Collision,
 }
 
-/// The revisions of the sets of one kind, and what their controller does to them.
+/// Reads and writes the revisions of the sets of one kind.
 pub(crate) struct History {
     objects: Objects,
-    known: Informer<ControllerRevision>,
-    writes: OwnWrites,
+    informer: Informer<ControllerRevision>,
+    writes: ReadYourWrites,
 }
 
 impl History {
     pub(crate) fn new(manager: &mut Manager) -> Self {
         let objects = Objects::of::<WholeRevision>(manager.client());
-        Self { objects, known: revision::revisions(manager), writes: OwnWrites::default() }
+        Self { objects, informer: revision::revisions(manager), writes: ReadYourWrites::default() }
     }
 
-    /// All revisions, of sets of any kind.
+    /// Informer of all revisions, of sets of any kind.
     pub(crate) fn informer(&self) -> &Informer<ControllerRevision> {
-        &self.known
+        &self.informer
     }
 
-    /// Returns when everything is known that was written for a set.
-    pub(crate) async fn seen(&self, set: &ObjectKey) -> Result<(), Behind> {
-        self.writes.seen(set, &self.known).await
+    /// Returns when the informer has seen all writes for a set.
+    pub(crate) async fn seen(&self, set: &ObjectKey) -> Result<(), StaleCache> {
+        self.writes.seen(set, &self.informer).await
     }
 
-    /// The revisions of a set, oldest first, after it took on those that `matches` and nobody has.
+    /// The revisions of a set, oldest first, after adopting matching orphans.
     pub(crate) async fn claim(
         &self,
         sets: &Objects,
@@ -61,23 +61,23 @@ impl History {
         matches: impl Fn(&ControllerRevision) -> bool,
     ) -> Result<Vec<Arc<ControllerRevision>>, ClaimError> {
         let claims = Claims { owners: sets, objects: &self.objects, writes: &self.writes, finalizers: &[] };
-        let store = self.known.store();
+        let store = self.informer.store();
         let mut candidates = controlled_by(store, set.key.cluster(), set.metadata.uid());
-        candidates.extend(orphans_beside(store, set.key));
+        candidates.extend(orphans_in_namespace(store, set.key));
         let mut claimed = claims.claim(set, candidates, matches).await?;
         revision::sort(&mut claimed);
         Ok(claimed)
     }
 
-    /// Makes a revision of a set.
-    pub(crate) async fn make(
+    /// Creates a revision of a set.
+    pub(crate) async fn create(
         &self,
         set: &Owner<'_>,
         name: &str,
         labels: &Value,
         data: &Snapshot,
         number: i64,
-    ) -> kube::Result<Made> {
+    ) -> kube::Result<CreateResult> {
         let metadata = json!({
             "name": name,
             "namespace": set.metadata.namespace(),
@@ -93,20 +93,24 @@ impl History {
             "revision": number,
         });
         match self.objects.create::<ControllerRevision>(set.key, &object).await {
-            Ok(made) => {
-                self.writes.note(set.key, made.metadata.resource_version());
-                Ok(Made::There(Arc::new(made)))
+            Ok(created) => {
+                self.writes.note(set.key, created.metadata.resource_version());
+                Ok(CreateResult::Created(Arc::new(created)))
             }
-            Err(error) if exists_already(&error) => {
-                let found: Option<ControllerRevision> = self.objects.get(&set.beside(name)).await?;
+            Err(error) if already_exists(&error) => {
+                let found: Option<ControllerRevision> = self.objects.get(&set.namespaced_key(name)).await?;
                 let found = found.ok_or(error)?;
-                Ok(if found.data == *data { Made::There(Arc::new(found)) } else { Made::Collision })
+                Ok(if found.data == *data {
+                    CreateResult::Created(Arc::new(found))
+                } else {
+                    CreateResult::Collision
+                })
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Gives a revision another place in the order.
+    /// Changes the number of a revision.
     pub(crate) async fn renumber(
         &self,
         set: &Owner<'_>,
@@ -118,7 +122,7 @@ impl History {
         self.change(set, revision, patch).await
     }
 
-    /// Gives a revision a label.
+    /// Sets a label of a revision.
     pub(crate) async fn label(
         &self,
         set: &Owner<'_>,
@@ -131,7 +135,7 @@ impl History {
     }
 
     pub(crate) async fn delete(&self, set: &Owner<'_>, revision: &ControllerRevision) -> kube::Result<()> {
-        let key = set.beside(revision.name());
+        let key = set.namespaced_key(revision.name());
         let this_one =
             Preconditions { uid: Some(revision.metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams::default().preconditions(this_one);
@@ -141,7 +145,7 @@ impl History {
     }
 
     async fn change(&self, set: &Owner<'_>, revision: &ControllerRevision, patch: Value) -> kube::Result<()> {
-        let (key, patch) = (set.beside(revision.name()), Patch::Merge(patch));
+        let (key, patch) = (set.namespaced_key(revision.name()), Patch::Merge(patch));
         let written: Written = self.objects.patch(&key, &PatchParams::default(), &patch).await?;
         self.writes.note(set.key, &written.metadata.resource_version);
         Ok(())

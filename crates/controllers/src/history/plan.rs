@@ -1,35 +1,34 @@
-//! Which revision is what a set looks like now, as a pure function.
+//! Finds the revision of a set's current template. Pure.
 
 use std::sync::Arc;
 
 use super::revision::ControllerRevision;
 use super::snapshot::Snapshot;
 
-/// What the revisions of a set say about how it looks now.
+/// The revisions of a set, classified.
 #[derive(Debug, Default)]
-pub(crate) struct Placed {
-    /// The revision that holds how it looks now; none if one has to be made.
+pub(crate) struct Classified {
+    /// The revision with the current content; `None` if it must be created.
     pub(crate) current: Option<Arc<ControllerRevision>>,
-    /// Others that hold the same.
+    /// Other revisions with the same content.
     pub(crate) duplicates: Vec<Arc<ControllerRevision>>,
     /// All others, oldest first.
     pub(crate) old: Vec<Arc<ControllerRevision>>,
-    /// The number the current one must have: what a set looks like now comes last, also if it looked like
-    /// that before.
+    /// The number that the current revision must have: it comes last, also after a rollback to an older one.
     pub(crate) number: i64,
 }
 
-/// Sorts out `revisions`, which are in order.
-pub(crate) fn place(revisions: &[Arc<ControllerRevision>], now: &Snapshot) -> Placed {
+/// Classifies `revisions`, which are sorted.
+pub(crate) fn classify(revisions: &[Arc<ControllerRevision>], now: &Snapshot) -> Classified {
     let (mut same, old): (Vec<_>, Vec<_>) =
         revisions.iter().cloned().partition(|revision| revision.data == *now);
     let current = same.pop();
     let newest_other = old.iter().map(|revision| revision.revision).max().unwrap_or_default();
     let number = current.as_ref().map_or(0, |current| current.revision).max(newest_other + 1);
-    Placed { current, duplicates: same, old, number }
+    Classified { current, duplicates: same, old, number }
 }
 
-/// The oldest `count` of those that nobody needs.
+/// The oldest `count` revisions that are not needed.
 pub(crate) fn oldest(
     revisions: &[Arc<ControllerRevision>],
     count: usize,
@@ -46,12 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_set_looks_like_now_comes_last() {
+    fn current_revision_has_the_highest_number() {
         let names = |revisions: &[Arc<ControllerRevision>]| {
             revisions.iter().map(|revision| revision.name().to_owned()).collect::<Vec<_>>()
         };
-        let place = |image: &str, revisions: &[Arc<ControllerRevision>]| {
-            let placed = place(revisions, &Snapshot::of_template(json!({"spec": {"image": image}})));
+        let classify = |image: &str, revisions: &[Arc<ControllerRevision>]| {
+            let placed = classify(revisions, &Snapshot::of_template(json!({"spec": {"image": image}})));
             let current = placed.current.map(|current| current.name().to_owned()).unwrap_or_default();
             (current, placed.number, names(&placed.duplicates), names(&placed.old))
         };
@@ -60,16 +59,16 @@ mod tests {
             let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
             (current.to_owned(), number, owned(duplicates), owned(old))
         };
-        assert_eq!(place("1", &[]), is("", 1, &[], &[]));
-        assert_eq!(place("2", &[one.clone(), two.clone()]), is("two", 2, &[], &["one"]));
-        assert_eq!(place("3", &[one.clone(), two.clone()]), is("", 3, &[], &["one", "two"]));
-        assert_eq!(place("1", &[one.clone(), two.clone()]), is("one", 3, &[], &["two"]), "rolled back");
+        assert_eq!(classify("1", &[]), is("", 1, &[], &[]));
+        assert_eq!(classify("2", &[one.clone(), two.clone()]), is("two", 2, &[], &["one"]));
+        assert_eq!(classify("3", &[one.clone(), two.clone()]), is("", 3, &[], &["one", "two"]));
+        assert_eq!(classify("1", &[one.clone(), two.clone()]), is("one", 3, &[], &["two"]), "rolled back");
         let again = revision("again", 3, "1");
-        assert_eq!(place("1", &[one, two, again]), is("again", 3, &["one"], &["two"]));
+        assert_eq!(classify("1", &[one, two, again]), is("again", 3, &["one"], &["two"]));
     }
 
     #[test]
-    fn what_is_needed_is_kept_however_old() {
+    fn needed_revisions_are_kept() {
         let all = [revision("a", 1, "1"), revision("b", 2, "2"), revision("c", 3, "3")];
         let gone = oldest(&all, 2, |revision| revision.name() == "a");
         assert_eq!(gone.iter().map(|revision| revision.name()).collect::<Vec<_>>(), ["b", "c"]);

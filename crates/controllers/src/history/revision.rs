@@ -1,4 +1,4 @@
-//! ControllerRevisions as the controllers of sets see them.
+//! View of a ControllerRevision.
 
 use std::sync::Arc;
 
@@ -9,19 +9,18 @@ use serde::Deserialize;
 
 use super::snapshot::Snapshot;
 use crate::pod_control::index_by_controller;
-use crate::view::Described;
+use crate::view::ObjectView;
 
-/// The longest beginning of a name before its hash, so that the whole is a name (`ControllerRevisionName` in
-/// upstream's `pkg/controller/history`).
+/// Maximum length of the name before the hash (`ControllerRevisionName` in Kubernetes' `pkg/controller/history`).
 const MAX_PREFIX: usize = 223;
 
-/// What a set looked like at some time.
+/// A revision of a set's template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ControllerRevision {
     pub(crate) metadata: ObjectMetadata,
     pub(crate) data: Snapshot,
-    /// Its place in the order of what the set looked like.
+    /// Position in the history.
     pub(crate) revision: i64,
 }
 
@@ -31,7 +30,7 @@ impl View for ControllerRevision {
     }
 }
 
-impl Described for ControllerRevision {
+impl ObjectView for ControllerRevision {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }
@@ -43,22 +42,22 @@ impl ControllerRevision {
     }
 }
 
-/// All revisions, for every kind of set.
+/// The informer of all revisions, of every kind of set.
 pub(super) fn revisions(manager: &mut Manager) -> Informer<ControllerRevision> {
     let revisions: Informer<ControllerRevision> = manager.informer(Selection::of::<WholeRevision>());
     index_by_controller(revisions.store());
     revisions
 }
 
-/// Oldest first. Those of the same number are in the order they were made in.
+/// Sorts oldest first. Revisions with the same number are ordered by creation.
 pub(super) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
     revisions.sort_by(|one, other| {
-        let made = |revision: &ControllerRevision| revision.metadata.creation_timestamp;
-        (one.revision, made(one), one.name()).cmp(&(other.revision, made(other), other.name()))
+        let created = |revision: &ControllerRevision| revision.metadata.creation_timestamp;
+        (one.revision, created(one), one.name()).cmp(&(other.revision, created(other), other.name()))
     });
 }
 
-/// What a revision is called.
+/// Name of a revision.
 pub(crate) fn name(set: &str, hash: &str) -> String {
     let prefix = &set[..set.floor_char_boundary(MAX_PREFIX)];
     format!("{prefix}-{hash}")
@@ -82,7 +81,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn revisions_are_in_order() {
+    fn revisions_sort_by_number_and_creation() {
         let mut all = [revision("c", 2, "x"), revision("b", 1, "x"), revision("a", 2, "x")];
         sort(&mut all);
         assert_eq!(all.map(|revision| revision.name().to_owned()), ["b", "a", "c"]);

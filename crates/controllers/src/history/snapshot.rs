@@ -1,14 +1,13 @@
-//! What a set looked like at some time, as a ControllerRevision holds it: a patch that puts the template of
-//! its pods back.
+//! Content of a ControllerRevision: a patch that restores the pod template.
 //!
-//! It is held as text in one form only, so that equal content is equal text and has one hash. That form is
-//! what upstream writes: keys in order, no spaces, and Go's escapes.
+//! Stored as canonical text, so that equal content has equal text and the same hash: the text that Kubernetes writes,
+//! with sorted keys, no spaces, and Go's escapes.
 
 use coracle_meta::name::ALPHABET;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-/// FNV-1 of 32 bits.
+/// FNV-1 with 32 bits.
 const FNV_OFFSET: u32 = 2_166_136_261;
 const FNV_PRIME: u32 = 16_777_619;
 
@@ -17,24 +16,24 @@ const FNV_PRIME: u32 = 16_777_619;
 pub(crate) struct Snapshot(Box<str>);
 
 impl Snapshot {
-    /// That of a set whose pods are made after this template.
+    /// Content for a pod template.
     pub(crate) fn of_template(mut template: Value) -> Self {
         template["$patch"] = "replace".into();
         Self::of_data(json!({"spec": {"template": template}}))
     }
 
-    /// What stands in `data`.
+    /// Parses the `data` field.
     pub(crate) fn of_data(mut data: Value) -> Self {
         drop_nulls(&mut data);
-        Self(in_go(&data.to_string()).into())
+        Self(escape_as_go(&data.to_string()).into())
     }
 
-    /// What is to stand in `data`.
+    /// The value of the `data` field.
     pub(crate) fn data(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
-    /// The template of the pods; an empty one if the revision holds none, which no set has written.
+    /// The pod template; empty if the revision holds none, which no set has written.
     pub(crate) fn template(&self) -> Value {
         let mut template = self.data().pointer_mut("/spec/template").map(Value::take).unwrap_or_default();
         if let Some(fields) = template.as_object_mut() {
@@ -43,7 +42,7 @@ impl Snapshot {
         template
     }
 
-    /// A short name for it. Another `probe` gives another name, should two have the same.
+    /// Hash for the revision's name. `probe` changes it after a collision.
     pub(crate) fn hash(&self, probe: Option<i32>) -> String {
         let probe = probe.map(|probe| probe.to_string()).unwrap_or_default();
         let bytes = self.0.bytes().chain(probe.bytes());
@@ -58,13 +57,13 @@ impl<'de> Deserialize<'de> for Snapshot {
     }
 }
 
-/// A number in letters that make no words.
+/// Encodes a number with letters that form no words.
 fn safe_encode(number: u32) -> String {
     let letter = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
     number.to_string().bytes().map(letter).collect()
 }
 
-/// Servers before v1.34 wrote `creationTimestamp: null` into templates, which says nothing.
+/// Servers before v1.34 wrote `creationTimestamp: null` into templates, which has no meaning.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -76,8 +75,8 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// JSON as Go writes it: some characters are escaped that need not be. They stand in strings only.
-fn in_go(json: &str) -> String {
+/// Go's escapes for JSON: some characters within strings are escaped unnecessarily.
+fn escape_as_go(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
         match character {
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_comes_back_as_it_was() {
+    fn snapshot_restores_the_template() {
         let template = json!({"metadata": {"labels": {"b": "2", "a": "<&>"}}, "spec": {"containers": []}});
         let snapshot = Snapshot::of_template(template.clone());
         assert_eq!(
@@ -110,15 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_makes_no_difference() {
+    fn nulls_do_not_change_the_snapshot() {
         let with = json!({"metadata": {"creationTimestamp": null}, "spec": {"containers": [{"name": "c"}]}});
         let without = json!({"metadata": {}, "spec": {"containers": [{"name": "c"}]}});
         assert_eq!(Snapshot::of_template(with), Snapshot::of_template(without));
     }
 
     #[test]
-    fn hashes_are_upstreams() {
-        // What Go's hash/fnv (New32) and SafeEncodeString make of the same bytes.
+    fn hashes_equal_those_of_kubernetes() {
+        // Results of Go's hash/fnv (New32) and SafeEncodeString for the same bytes.
         assert_eq!(Snapshot::default().hash(None), "65bb57b6b5");
         let snapshot = Snapshot::of_template(json!({}));
         assert_eq!(snapshot.hash(Some(0)), "589f85db5b");

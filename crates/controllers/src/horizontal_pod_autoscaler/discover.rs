@@ -1,12 +1,12 @@
-//! Finding what an autoscaler speaks of: kinds are named, and resources are asked for.
+//! Discovery for autoscalers: maps kinds to resources.
 
 use coracle_runtime::{ClusterId, ResourcePath};
 use serde::Deserialize;
 
-use super::fetch::{Fetcher, said};
+use super::fetch::{Fetcher, error_message};
 use super::object::ObjectReference;
 
-/// Kinds that are always there and can be scaled, so that nobody has to ask for them.
+/// Built-in scalable kinds, which need no discovery.
 const WELL_KNOWN: [(&str, &str, &str, &str); 4] = [
     ("apps", "Deployment", "v1", "deployments"),
     ("apps", "ReplicaSet", "v1", "replicasets"),
@@ -41,7 +41,7 @@ struct Resource {
 }
 
 impl Fetcher {
-    /// Where the objects of a kind are; why not, if they are nowhere.
+    /// Path of a kind's objects, or the reason why it is unknown.
     pub(super) async fn resource(
         &self,
         cluster: &ClusterId,
@@ -60,7 +60,7 @@ impl Fetcher {
         Ok(ResourcePath::new(group, &version, &plural))
     }
 
-    /// The version and the plural name of a kind, the preferred version first.
+    /// Version and plural name of a kind, preferred version first.
     async fn discover(
         &self,
         cluster: &ClusterId,
@@ -84,14 +84,14 @@ impl Fetcher {
         Ok(None)
     }
 
-    /// A group, if it is served.
+    /// Discovery of a group; `None` if it is not served.
     pub(super) async fn group(&self, cluster: &ClusterId, group: &str) -> Result<Option<Group>, String> {
         let path = version_path(cluster, group, "");
         optional(self.get(path.trim_end_matches('/')).await)
     }
 
-    /// What the objects of a kind are called there, such as `ingresses.networking.k8s.io`.
-    pub(super) async fn described(
+    /// Name of a kind's resource in metrics APIs, such as `ingresses.networking.k8s.io`.
+    pub(super) async fn metrics_resource(
         &self,
         cluster: &ClusterId,
         object: &ObjectReference,
@@ -109,16 +109,16 @@ impl Fetcher {
     }
 }
 
-/// What is not there is none.
+/// Maps 404 to `None`.
 fn optional<T>(answer: kube::Result<T>) -> Result<Option<T>, String> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(said(&error, "get")),
+        Err(error) => Err(error_message(&error, "get")),
     }
 }
 
-/// The path of the resources of a version.
+/// API path of a group version.
 fn version_path(cluster: &ClusterId, group: &str, version: &str) -> String {
     ResourcePath::new(group, version, "").collection(cluster, "").trim_end_matches('/').to_owned()
 }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_discovery() {
+    fn discovery_paths() {
         let cluster = ClusterId::default();
         assert_eq!(version_path(&cluster, "a.example", "v1"), "/apis/a.example/v1");
         assert_eq!(version_path(&cluster, "a.example", ""), "/apis/a.example");

@@ -1,7 +1,7 @@
-//! Asking the APIs that measure.
+//! Client of the metrics APIs.
 //!
-//! The metrics of resources come from `metrics.k8s.io`; all others from `custom.metrics.k8s.io` and
-//! `external.metrics.k8s.io`, which are there if somebody serves them.
+//! Resource metrics come from `metrics.k8s.io`, all others from `custom.metrics.k8s.io` and
+//! `external.metrics.k8s.io`, which exist only if an adapter is installed.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use kube::api::ListParams;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::metric::{Measured, Question, go_selector};
+use super::metric::{Measured, MetricQuery, go_selector};
 use super::object::{NamedMetric, ResourceMetric};
 use super::pods::{Sample, Samples};
 
@@ -25,15 +25,15 @@ const RESOURCE_METRICS: &str = "metrics.k8s.io";
 const CUSTOM_METRICS: &str = "custom.metrics.k8s.io";
 const EXTERNAL_METRICS: &str = "external.metrics.k8s.io";
 
-/// Over which time a number is taken to be counted if it is not said, as the metrics-server measures.
-const USUAL_WINDOW: Duration = Duration::from_secs(60);
+/// Assumed window of a sample without one, as metrics-server measures.
+const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize)]
 struct Items<T> {
     items: Vec<T>,
 }
 
-/// What a pod uses.
+/// Resource usage of a pod.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct PodMetrics {
@@ -56,7 +56,7 @@ struct ContainerMetrics {
     usage: coracle_runtime::informer::Labels,
 }
 
-/// A number of some object, or from elsewhere.
+/// A custom or external metric value.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct MetricValue {
@@ -66,7 +66,7 @@ struct MetricValue {
     value: Quantity,
 }
 
-/// Who asks.
+/// Fetches metrics.
 #[derive(Clone)]
 pub(super) struct Fetcher {
     client: Client,
@@ -77,15 +77,15 @@ impl Fetcher {
         Self { client: client.clone() }
     }
 
-    /// What is measured now; why not, if nothing is.
+    /// The current values of a metric, or the reason why they are missing.
     pub(super) async fn measure(
         &self,
-        question: Question<'_>,
+        query: MetricQuery<'_>,
         beside: &ObjectKey,
         selector: &labels::Selector,
     ) -> Result<Measured, String> {
-        match question {
-            Question::Resource(metric) => {
+        match query {
+            MetricQuery::Resource(metric) => {
                 let samples = self.of_resource(metric, beside, selector).await;
                 samples.map(Measured::Pods).map_err(|why| {
                     let ResourceMetric { name, target, .. } = metric;
@@ -93,16 +93,16 @@ impl Fetcher {
                     format!("failed to get {name} {what}: unable to get metrics for resource {name}: {why}")
                 })
             }
-            Question::Pods(metric) => {
+            MetricQuery::Pods(metric) => {
                 let samples = self.of_pods(metric, beside, selector).await;
                 let name = &metric.metric.name;
                 samples.map(Measured::Pods).map_err(|why| format!("unable to get metric {name}: {why}"))
             }
-            Question::Object(metric) => {
+            MetricQuery::Object(metric) => {
                 let total = self.of_object(metric, beside).await;
                 total.map(Measured::Total).map_err(|why| {
                     let (name, object) = (&metric.metric.name, &metric.described_object);
-                    // The places are upstream's.
+                    // The order of the parts is Kubernetes'.
                     format!(
                         "unable to get metric {name}: {} on {} {}/{why}",
                         object.kind,
@@ -111,7 +111,7 @@ impl Fetcher {
                     )
                 })
             }
-            Question::External(metric) => {
+            MetricQuery::External(metric) => {
                 let total = self.external(metric, beside).await;
                 total.map(Measured::Total).map_err(|why| {
                     let (name, selector) =
@@ -131,7 +131,7 @@ impl Fetcher {
         let pods = Objects::at(&self.client, ResourcePath::new(RESOURCE_METRICS, "v1beta1", "pods"));
         let params = ListParams::default().labels(&selector.to_string());
         let listed: Vec<PodMetrics> = pods.list(beside, &params).await.map_err(|error| {
-            let why = said(&error, "get pods.metrics.k8s.io");
+            let why = error_message(&error, "get pods.metrics.k8s.io");
             format!("unable to fetch metrics from resource metrics API: {why}")
         })?;
         if listed.is_empty() {
@@ -153,7 +153,7 @@ impl Fetcher {
             return Err("no metrics returned from custom metrics API".to_owned());
         }
         let sample = |value: MetricValue| {
-            let window = value.window_seconds.map_or(USUAL_WINDOW, Duration::from_secs);
+            let window = value.window_seconds.map_or(DEFAULT_WINDOW, Duration::from_secs);
             let sample =
                 Sample { value: value.value.milli_value(), at: at(value.timestamp.as_deref()), window };
             (value.described_object.name, sample)
@@ -164,10 +164,10 @@ impl Fetcher {
     async fn of_object(&self, metric: &NamedMetric, beside: &ObjectKey) -> Result<i64, String> {
         let (object, name) = (&metric.described_object, &metric.metric.name);
         let resource = if &*object.kind == "Namespace" && object.group() == Some("") {
-            // Only ever the one the autoscaler is in.
+            // Always the autoscaler's own namespace.
             format!("metrics/{name}")
         } else {
-            let place = self.described(beside.cluster(), object).await?;
+            let place = self.metrics_resource(beside.cluster(), object).await?;
             format!("{place}/{}/{name}", object.name)
         };
         let values = self.custom(beside, &resource, &[], metric).await?;
@@ -199,7 +199,7 @@ impl Fetcher {
         let path = with_query(&path.collection(beside.cluster(), beside.namespace()), &query);
         let listed: Items<MetricValue> = self.get(&path).await.map_err(|error| {
             let what = format!("get {}.{CUSTOM_METRICS}", resource.split('/').next().unwrap_or_default());
-            format!("{prefix}: {}", said(&error, &what))
+            format!("{prefix}: {}", error_message(&error, &what))
         })?;
         Ok(listed.items)
     }
@@ -210,7 +210,7 @@ impl Fetcher {
         let query = [("labelSelector", selected(metric.metric.selector.as_ref())?)];
         let path = with_query(&path.collection(beside.cluster(), beside.namespace()), &query);
         let listed: Items<MetricValue> = self.get(&path).await.map_err(|error| {
-            let why = said(&error, &format!("get {name}.{EXTERNAL_METRICS}"));
+            let why = error_message(&error, &format!("get {name}.{EXTERNAL_METRICS}"));
             format!("unable to fetch metrics from external metrics API: {why}")
         })?;
         if listed.items.is_empty() {
@@ -226,13 +226,13 @@ impl Fetcher {
 }
 
 impl PodMetrics {
-    /// None if not everything that is asked for was measured.
+    /// `None` if not all selected containers have a sample.
     fn sample(self, metric: &ResourceMetric) -> Option<(String, Sample)> {
-        let asked = self
+        let selected = self
             .containers
             .iter()
             .filter(|container| metric.container.is_empty() || container.name == metric.container);
-        let values: Option<Vec<i64>> = asked
+        let values: Option<Vec<i64>> = selected
             .map(|container| Some(container.usage.get(&metric.name)?.parse::<Quantity>().ok()?.milli_value()))
             .collect();
         let values = values.filter(|values| !values.is_empty())?;
@@ -242,10 +242,10 @@ impl PodMetrics {
     }
 }
 
-/// What a server said, as client-go would say it; `what` is what was asked for.
-pub(super) fn said(error: &kube::Error, what: &str) -> String {
+/// Words an error as client-go does; `what` is the request.
+pub(super) fn error_message(error: &kube::Error, what: &str) -> String {
     match error {
-        // Without details nobody knows of an object: there is no such resource.
+        // A 404 without details means that the resource does not exist.
         kube::Error::Api(status) if status.code == 404 && status.details.is_none() => {
             format!("the server could not find the requested resource ({what})")
         }
@@ -260,8 +260,8 @@ fn selected(selector: Option<&LabelSelector>) -> Result<String, String> {
 }
 
 fn with_query(path: &str, query: &[(&str, String)]) -> String {
-    let said = query.iter().filter(|(_, value)| !value.is_empty());
-    let encoded: Vec<String> = said
+    let error_message = query.iter().filter(|(_, value)| !value.is_empty());
+    let encoded: Vec<String> = error_message
         .map(|(name, value)| format!("{name}={}", byte_serialize(value.as_bytes()).collect::<String>()))
         .collect();
     if encoded.is_empty() { path.to_owned() } else { format!("{path}?{}", encoded.join("&")) }
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pods_use_is_read() {
+    fn pod_metrics_are_parsed() {
         let pod = || -> PodMetrics {
             serde_json::from_value(json!({
                 "metadata": {"name": "p"}, "timestamp": "1970-01-01T00:00:20Z", "window": "15.5s",
@@ -297,13 +297,13 @@ mod tests {
         let cpu = of("cpu", "").unwrap();
         assert_eq!((cpu.value, cpu.window), (2002, Duration::from_millis(15_500)));
         assert_eq!(cpu.at, Timestamp::from_millis(20_000));
-        assert_eq!(of("memory", ""), None, "not of all containers");
+        assert_eq!(of("memory", ""), None, "a container lacks the metric");
         assert_eq!(of("memory", "a").map(|sample| sample.value), Some(1_024_000));
         assert_eq!(of("cpu", "x"), None);
     }
 
     #[test]
-    fn paths_are_those_of_the_apis() {
+    fn metrics_api_paths() {
         let query = [("labelSelector", "a=b".to_owned()), ("metricLabelSelector", String::new())];
         assert_eq!(with_query("/x", &query), "/x?labelSelector=a%3Db");
     }

@@ -1,21 +1,20 @@
-//! What becomes of a proposal: limits of size and speed, and windows in which nothing is rushed.
+//! Limits on the proposed size: bounds, rates and stabilization windows.
 
 use std::time::Duration;
 
 use coracle_base::Timestamp;
 
-use super::object::{Behavior, PolicyType, Said, ScalingPolicy, ScalingRules, SelectPolicy};
+use super::object::{Behavior, NewCondition, PolicyType, ScalingPolicy, ScalingRules, SelectPolicy};
 
-/// Over which time the highest of recent proposals holds, if nothing is said
-/// (`--horizontal-pod-autoscaler-downscale-stabilization`).
+/// Default downscale stabilization window (`--horizontal-pod-autoscaler-downscale-stabilization`).
 const DOWNSCALE_WINDOW: Duration = Duration::from_secs(300);
 
-/// How many replicas there may be at once without a behaviour that says otherwise: twice as many, or these.
+/// Default limit on scaling up at once: twice as many replicas, or this minimum.
 const SCALE_UP_FACTOR: i32 = 2;
 const SCALE_UP_MINIMUM: i32 = 4;
 
-/// The longest window and the longest period that the API allows, after which nothing is remembered.
-const REMEMBERED: Duration = Duration::from_secs(3600);
+/// Longest window and period that the API allows, after which entries are dropped.
+const MAX_AGE: Duration = Duration::from_secs(3600);
 
 const WITHIN: (&str, &str) = ("DesiredWithinRange", "the desired count is within the acceptable range");
 const TOO_FEW: (&str, &str) =
@@ -27,29 +26,29 @@ const TOO_FAST_UP: (&str, &str) =
 const TOO_FAST_DOWN: (&str, &str) =
     ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate");
 
-/// What an autoscaler proposed and did lately. Bounded by the time that is remembered.
+/// Recent proposals and changes of an autoscaler. Bounded by [`MAX_AGE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct History {
     proposals: Vec<(Timestamp, i32)>,
-    /// By how much replicas grew (or shrank, if negative), and when.
+    /// Changes of the replicas (negative if scaled down), and when.
     changes: Vec<(Timestamp, i32)>,
 }
 
 impl History {
-    /// Whether nothing was proposed yet.
+    /// True if there was no proposal yet.
     pub(super) fn is_empty(&self) -> bool {
         self.proposals.is_empty()
     }
 
-    /// Notes what was proposed before any limit.
+    /// Records a proposal before any limit.
     pub(super) fn note_proposal(&mut self, replicas: i32, now: Timestamp) {
-        self.proposals.retain(|(at, _)| now.since(*at) <= REMEMBERED);
+        self.proposals.retain(|(at, _)| now.since(*at) <= MAX_AGE);
         self.proposals.push((now, replicas));
     }
 
-    /// Notes that replicas were changed.
+    /// Records a change of the replicas.
     pub(super) fn note_change(&mut self, from: i32, to: i32, now: Timestamp) {
-        self.changes.retain(|(at, _)| now.since(*at) <= REMEMBERED);
+        self.changes.retain(|(at, _)| now.since(*at) <= MAX_AGE);
         self.changes.push((now, to.saturating_sub(from)));
     }
 
@@ -57,7 +56,7 @@ impl History {
         self.proposals.iter().filter(move |(at, _)| now.since(*at) < window).map(|(_, replicas)| *replicas)
     }
 
-    /// How many replicas there were before what happened in the last `seconds`.
+    /// Number of replicas before the changes of the last `seconds`.
     fn before(&self, current: i32, seconds: u32, now: Timestamp) -> i32 {
         let period = Duration::from_secs(seconds.into());
         let lately = self.changes.iter().filter(|(at, _)| now.since(*at) < period);
@@ -65,7 +64,7 @@ impl History {
     }
 }
 
-/// What limits an autoscaler.
+/// Limits of an autoscaler.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits<'a> {
     pub(super) min: i32,
@@ -73,35 +72,35 @@ pub(super) struct Limits<'a> {
     pub(super) behavior: Option<&'a Behavior>,
 }
 
-/// How many replicas there are to be after all, and what is said about it.
+/// The limited size, and the conditions that report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Limited {
     pub(super) replicas: i32,
-    pub(super) said: [Said; 2],
+    pub(super) conditions: [NewCondition; 2],
 }
 
 impl Limits<'_> {
-    /// What becomes of a proposal, given what happened lately. The proposal itself is not in that yet.
+    /// Limits a proposal. `history` does not contain the proposal itself yet.
     pub(super) fn apply(&self, current: i32, proposed: i32, history: &History, now: Timestamp) -> Limited {
         let stable = match self.behavior {
             None => history.proposals_within(DOWNSCALE_WINDOW, now).fold(proposed, i32::max),
             Some(behavior) => stabilized(behavior, current, proposed, history, now),
         };
         let able = if stable == proposed {
-            Said::able_to_scale(true, "ReadyForNewScale", "recommended size matches current size")
+            NewCondition::able_to_scale(true, "ReadyForNewScale", "recommended size matches current size")
         } else if self.behavior.is_some() && proposed >= current {
             let message = "recent recommendations were lower than current one, applying the lowest recent recommendation";
-            Said::able_to_scale(true, "ScaleUpStabilized", message)
+            NewCondition::able_to_scale(true, "ScaleUpStabilized", message)
         } else {
             let message = "recent recommendations were higher than current one, applying the highest recent recommendation";
-            Said::able_to_scale(true, "ScaleDownStabilized", message)
+            NewCondition::able_to_scale(true, "ScaleDownStabilized", message)
         };
         let (replicas, (reason, message)) = match self.behavior {
             None => self.by_default(current, stable),
             Some(behavior) => self.by_policies(behavior, current, stable, history, now),
         };
-        let limited = Said::scaling_limited(replicas != stable, reason, message);
-        Limited { replicas, said: [able, limited] }
+        let limited = NewCondition::scaling_limited(replicas != stable, reason, message);
+        Limited { replicas, conditions: [able, limited] }
     }
 
     fn by_default(&self, current: i32, wanted: i32) -> (i32, (&'static str, &'static str)) {
@@ -144,7 +143,7 @@ impl Limits<'_> {
     }
 }
 
-/// The current size, brought no further than all recent proposals agree on.
+/// The current size, changed no further than all recent proposals agree on.
 fn stabilized(behavior: &Behavior, current: i32, proposed: i32, history: &History, now: Timestamp) -> i32 {
     let window = |rules: Option<&ScalingRules>, otherwise| {
         let seconds = rules.and_then(|rules| rules.stabilization_window_seconds);
@@ -163,8 +162,8 @@ enum Direction {
     Down,
 }
 
-/// What the API gives to those who say nothing of a direction.
-fn usual_policies(direction: Direction) -> Vec<ScalingPolicy> {
+/// The API's default policies of a direction.
+fn default_policies(direction: Direction) -> Vec<ScalingPolicy> {
     let all = ScalingPolicy { r#type: PolicyType::Percent, value: 100, period_seconds: 15 };
     match direction {
         Direction::Up => {
@@ -174,7 +173,7 @@ fn usual_policies(direction: Direction) -> Vec<ScalingPolicy> {
     }
 }
 
-/// How far the policies allow to go in a direction.
+/// Farthest size that the policies allow in a direction.
 fn allowed(
     rules: Option<&ScalingRules>,
     direction: Direction,
@@ -186,12 +185,12 @@ fn allowed(
     if select == SelectPolicy::Disabled {
         return current;
     }
-    let usual;
+    let defaults;
     let policies = match rules.map(|rules| &*rules.policies).filter(|policies| !policies.is_empty()) {
         Some(policies) => policies,
         None => {
-            usual = usual_policies(direction);
-            &usual
+            defaults = default_policies(direction);
+            &defaults
         }
     };
     let reached = policies.iter().map(|policy| {
@@ -210,7 +209,7 @@ fn reach(policy: &ScalingPolicy, direction: Direction, began: i32) -> i32 {
     match (policy.r#type, direction) {
         (PolicyType::Pods, Direction::Up) => began.saturating_add(policy.value),
         (PolicyType::Pods, Direction::Down) => began.saturating_sub(policy.value),
-        // Up, or one replica would never become more.
+        // Rounded up, because one replica would never become more otherwise.
         (PolicyType::Percent, Direction::Up) => (f64::from(began) * (1.0 + share)).ceil() as i32,
         (PolicyType::Percent, Direction::Down) => (f64::from(began) * (1.0 - share)) as i32,
     }
@@ -231,7 +230,7 @@ mod tests {
         History { proposals: timed(proposals), changes: timed(changes) }
     }
 
-    /// What becomes of a proposal at 1000 s, between 2 and 50 replicas, and why.
+    /// The limited size of a proposal at 1000 s, between 2 and 50 replicas, and the reasons.
     fn check(
         behavior: Option<&Value>,
         [current, proposed]: [i32; 2],
@@ -241,7 +240,7 @@ mod tests {
         let limits = Limits { min: 2, max: 50, behavior: behavior.as_ref() };
         let limited = limits.apply(current, proposed, history, at(1000));
         let mut status = super::super::object::Status::default();
-        limited.said.into_iter().for_each(|said| status.set(said, at(1000)));
+        limited.conditions.into_iter().for_each(|conditions| status.set(conditions, at(1000)));
         let reason = |index: usize| status.conditions[index].reason.to_string();
         (limited.replicas, reason(0), reason(1))
     }
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_behaviour_size_and_speed_are_limited() {
+    fn default_limits_apply_without_behavior() {
         let none = History::default();
         let check = |replicas, history: &History| check(None, replicas, history);
         assert_eq!(check([5, 7], &none), expect(7, "ReadyForNewScale", "DesiredWithinRange"));
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_hold_back_in_both_directions() {
+    fn stabilization_windows_apply_in_both_directions() {
         let behavior = json!({
             "scaleUp": {"stabilizationWindowSeconds": 60, "policies": [{"type": "Percent", "value": 900, "periodSeconds": 60}]},
             "scaleDown": {"stabilizationWindowSeconds": 120, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 60}]},
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_limit_what_changes_in_their_period() {
+    fn policies_limit_changes_within_their_period() {
         let behavior = |select: &str| {
             json!({
                 "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": select, "policies": [
@@ -297,15 +296,15 @@ mod tests {
         assert_eq!((check("Max", [10, 40], &none), check("Min", [10, 40], &none)), (20, 14));
         assert_eq!((check("Max", [10, 2], &none), check("Min", [10, 2], &none)), (5, 8));
         assert_eq!((check("Disabled", [10, 40], &none), check("Disabled", [10, 2], &none)), (10, 10));
-        // Three were added 30 s ago, so that it began with seven.
+        // Three were added 30 s ago, so the period began with seven.
         let lately = history(&[], &[(970, 3), (900, 5)]);
         assert_eq!((check("Max", [10, 40], &lately), check("Min", [10, 40], &lately)), (14, 11));
         let too_much = history(&[], &[(970, 8)]);
-        assert_eq!(check("Min", [10, 40], &too_much), 10, "no more until some time has passed");
+        assert_eq!(check("Min", [10, 40], &too_much), 10, "no increase until the period has passed");
     }
 
     #[test]
-    fn what_is_remembered_is_forgotten_after_an_hour() {
+    fn history_is_dropped_after_an_hour() {
         let mut history = History::default();
         assert!(history.is_empty());
         for second in (0..10_000).step_by(15) {

@@ -1,4 +1,4 @@
-//! One metric of an autoscaler: what is proposed from what was measured, and how it is told.
+//! One metric of an autoscaler: the size proposed from the measured values, and its status.
 
 use std::fmt::Write;
 
@@ -11,42 +11,42 @@ use super::pods::Samples;
 use super::proposal::{Proposal, Situation};
 use crate::view::Pod;
 
-/// Why a metric that is of no known kind is of no use.
+/// Reason for a metric of an unknown type.
 pub(super) const INVALID_TYPE: &str = "InvalidMetricSourceType";
 
-/// What is to be asked about a metric.
+/// The query for a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Question<'a> {
-    /// What pods use of a resource.
+pub(super) enum MetricQuery<'a> {
+    /// Resource usage of the pods.
     Resource(&'a ResourceMetric),
-    /// A number of each pod.
+    /// A custom metric of each pod.
     Pods(&'a NamedMetric),
-    /// A number of an object.
+    /// A custom metric of an object.
     Object(&'a NamedMetric),
-    /// A number from elsewhere.
+    /// An external metric.
     External(&'a NamedMetric),
 }
 
-/// What was measured.
+/// Measured values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Measured {
-    /// Of each pod.
+    /// By pod.
     Pods(Samples),
-    /// Of one thing, in thousandths.
+    /// Of one object, in thousandths.
     Total(i64),
 }
 
-/// Why a metric is of no use: what is said of it in events and conditions, and in the sum of all.
+/// Why a metric is unusable, for events and conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// In front of the message where the metrics are summed up.
+    /// Prefix of the message in the summary of all metrics.
     pub(super) context: String,
 }
 
 impl Fault {
-    /// As it stands in the sum of all.
+    /// The message in the summary of all metrics.
     pub(super) fn summary(&self) -> String {
         if self.context.is_empty() {
             self.message.clone()
@@ -56,25 +56,25 @@ impl Fault {
     }
 }
 
-/// What came of a metric.
+/// The result of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) replicas: i32,
-    /// What people call it.
+    /// Name of the metric in events.
     pub(super) name: String,
-    /// As the status has it.
+    /// The metric's status in `currentMetrics`.
     pub(super) status: Value,
 }
 
 impl MetricSpec {
-    /// What is to be asked.
-    pub(super) fn question(&self) -> Result<Question<'_>, Fault> {
+    /// The query for this metric.
+    pub(super) fn query(&self) -> Result<MetricQuery<'_>, Fault> {
         let found = match &*self.r#type {
-            "Resource" => self.resource.as_ref().map(Question::Resource),
-            "ContainerResource" => self.container_resource.as_ref().map(Question::Resource),
-            "Pods" => self.pods.as_ref().map(Question::Pods),
-            "Object" => self.object.as_ref().map(Question::Object),
-            "External" => self.external.as_ref().map(Question::External),
+            "Resource" => self.resource.as_ref().map(MetricQuery::Resource),
+            "ContainerResource" => self.container_resource.as_ref().map(MetricQuery::Resource),
+            "Pods" => self.pods.as_ref().map(MetricQuery::Pods),
+            "Object" => self.object.as_ref().map(MetricQuery::Object),
+            "External" => self.external.as_ref().map(MetricQuery::External),
             _ => None,
         };
         found.ok_or_else(|| Fault {
@@ -85,8 +85,8 @@ impl MetricSpec {
     }
 }
 
-impl Question<'_> {
-    /// What is said when it cannot be answered.
+impl MetricQuery<'_> {
+    /// The fault for a failed query.
     pub(super) fn fault(self, message: String) -> Fault {
         let (reason, context) = match self {
             Self::Resource(metric) if metric.container.is_empty() => {
@@ -118,20 +118,20 @@ impl Question<'_> {
         Fault { reason, message, context }
     }
 
-    /// What is proposed from what was measured.
-    pub(super) fn answer<P: AsRef<Pod>>(
+    /// The size proposed from the measured values.
+    pub(super) fn propose<P: AsRef<Pod>>(
         self,
         measured: Measured,
         situation: &Situation<'_, P>,
     ) -> Result<Outcome, Fault> {
-        let answered = match (self, measured) {
+        let proposed = match (self, measured) {
             (Self::Resource(metric), Measured::Pods(samples)) => resource(metric, samples, situation),
             (Self::Pods(metric), Measured::Pods(samples)) => pods(metric, samples, situation),
             (Self::Object(metric), Measured::Total(total)) => object(metric, total, situation),
             (Self::External(metric), Measured::Total(total)) => external(metric, total, situation),
-            _ => Err("what was measured is something else".to_owned()),
+            _ => Err("metric value has an unexpected type".to_owned()),
         };
-        answered.map_err(|message| self.fault(message))
+        proposed.map_err(|message| self.fault(message))
     }
 }
 
@@ -165,8 +165,8 @@ fn resource<P: AsRef<Pod>>(
     let status = if container.is_empty() {
         json!({"type": "Resource", "resource": {"name": name, "current": current}})
     } else {
-        let told = json!({"name": name, "container": container, "current": current});
-        json!({"type": "ContainerResource", "containerResource": told})
+        let reported = json!({"name": name, "container": container, "current": current});
+        json!({"type": "ContainerResource", "containerResource": reported})
     };
     Ok(Outcome { replicas: proposal.replicas, name: called, status })
 }
@@ -202,9 +202,9 @@ fn object<P: AsRef<Pod>>(
             return Err(message.to_owned());
         }
     };
-    let told =
+    let reported =
         json!({"describedObject": metric.described_object, "metric": metric.metric, "current": current});
-    Ok(Outcome { replicas, name, status: json!({"type": "Object", "object": told}) })
+    Ok(Outcome { replicas, name, status: json!({"type": "Object", "object": reported}) })
 }
 
 fn external<P: AsRef<Pod>>(
@@ -224,8 +224,8 @@ fn external<P: AsRef<Pod>>(
             return Err(message.to_owned());
         }
     };
-    let told = json!({"metric": metric.metric, "current": current});
-    Ok(Outcome { replicas, name, status: json!({"type": "External", "external": told}) })
+    let reported = json!({"metric": metric.metric, "current": current});
+    Ok(Outcome { replicas, name, status: json!({"type": "External", "external": reported}) })
 }
 
 fn whole(proposal: Proposal, name: String) -> (i32, String, Value) {
@@ -240,17 +240,17 @@ fn milli(value: i64, format: Format) -> String {
     Quantity::from_milli(value, format).canonical()
 }
 
-/// What people call a metric that has a selector, as Go prints one.
+/// Description of a metric with its selector, in Go's format.
 fn identified(metric: &MetricIdentifier) -> String {
     format!("external metric {}({})", metric.name, go_selector(metric.selector.as_ref()))
 }
 
-/// A selector as Go prints one.
+/// Formats a selector as Go does.
 pub(super) fn go_selector(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let mut text = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
     for (key, value) in &selector.match_labels {
-        // Writing to text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(text, "{key}: {value},");
     }
     text.push_str("},MatchExpressions:[]LabelSelectorRequirement{");

@@ -1,4 +1,4 @@
-//! What is counted of autoscalers, under upstream's names (`pkg/controller/podautoscaler/monitor`).
+//! Metrics of autoscalers, under Kubernetes' names (`pkg/controller/podautoscaler/monitor`).
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use coracle_runtime::{ClusterId, Informer};
 use super::metric::{Fault, INVALID_TYPE, Outcome};
 use super::object::Autoscaler;
 
-/// What an autoscaler did to its target, or would.
+/// Scaling direction; value of the `action` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scaled {
     Up,
@@ -18,20 +18,20 @@ pub(super) enum Scaled {
     Not,
 }
 
-/// Whose fault it is that something went wrong.
+/// Cause of a failure; value of the `error` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blame {
-    Nobody,
-    /// What the autoscaler says cannot be.
+pub(super) enum ErrorCause {
+    None,
+    /// The autoscaler's spec is invalid.
     Spec,
     Internal,
 }
 
-/// How a look at an autoscaler ended.
+/// Result of a reconcile or of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) scaled: Scaled,
-    pub(super) blame: Blame,
+    pub(super) cause: ErrorCause,
 }
 
 impl Scaled {
@@ -52,8 +52,8 @@ impl Scaled {
     }
 }
 
-impl Blame {
-    /// For that a target is not found: its API version may be none.
+impl ErrorCause {
+    /// Cause of a missing target: its API version may be invalid.
     pub(super) fn for_target(scaler: &Autoscaler) -> Self {
         let is_none = scaler.spec.scale_target_ref.api_version.matches('/').count() > 1;
         if is_none { Self::Spec } else { Self::Internal }
@@ -61,7 +61,7 @@ impl Blame {
 
     fn label(self) -> &'static str {
         match self {
-            Self::Nobody => "none",
+            Self::None => "none",
             Self::Spec => "spec",
             Self::Internal => "internal",
         }
@@ -69,20 +69,20 @@ impl Blame {
 }
 
 impl Report {
-    /// Nothing was done, by whose fault.
-    pub(super) fn idle(blame: Blame) -> Self {
-        Self { scaled: Scaled::Not, blame }
+    /// No scaling, with this cause.
+    pub(super) fn idle(cause: ErrorCause) -> Self {
+        Self { scaled: Scaled::Not, cause }
     }
 
-    /// What came of one metric.
+    /// Result of one metric.
     fn of_metric(scaler: &Autoscaler, outcome: &Result<Outcome, Fault>) -> Self {
         match outcome {
             Ok(outcome) => Self {
                 scaled: Scaled::between(scaler.status.current_replicas, outcome.replicas),
-                blame: Blame::Nobody,
+                cause: ErrorCause::None,
             },
-            Err(fault) if fault.reason == INVALID_TYPE => Self::idle(Blame::Spec),
-            Err(_) => Self::idle(Blame::Internal),
+            Err(fault) if fault.reason == INVALID_TYPE => Self::idle(ErrorCause::Spec),
+            Err(_) => Self::idle(ErrorCause::Internal),
         }
     }
 }
@@ -102,37 +102,37 @@ impl ScalerMetrics {
         Self {
             reconciliations: metrics.counters(
                 "horizontal_pod_autoscaler_controller_reconciliations_total",
-                "Looks at autoscalers.",
+                "Reconciles of autoscalers.",
                 ["action", "error"],
             ),
             reconciliation_duration: metrics.histograms(
                 "horizontal_pod_autoscaler_controller_reconciliation_duration_seconds",
-                "How long looks at autoscalers took.",
+                "Duration of reconciles of autoscalers.",
                 buckets(),
                 ["action", "error"],
             ),
             computations: metrics.counters(
                 "horizontal_pod_autoscaler_controller_metric_computation_total",
-                "Metrics of autoscalers that were looked at.",
+                "Metric computations of autoscalers.",
                 ["action", "error", "metric_type"],
             ),
             computation_duration: metrics.histograms(
                 "horizontal_pod_autoscaler_controller_metric_computation_duration_seconds",
-                "How long that took.",
+                "Duration of metric computations of autoscalers.",
                 buckets(),
                 ["action", "error", "metric_type"],
             ),
         }
     }
 
-    /// A look is over.
-    pub(super) fn looked(&self, report: Report, took: Duration) {
-        let labels = [report.scaled.label(), report.blame.label()];
+    /// Records a reconcile.
+    pub(super) fn reconciled(&self, report: Report, took: Duration) {
+        let labels = [report.scaled.label(), report.cause.label()];
         self.reconciliations.with(labels).inc();
         self.reconciliation_duration.with(labels).observe_duration(took);
     }
 
-    /// A metric was looked at.
+    /// Records the computation of a metric.
     pub(super) fn computed(
         &self,
         scaler: &Autoscaler,
@@ -141,7 +141,7 @@ impl ScalerMetrics {
         took: Duration,
     ) {
         let report = Report::of_metric(scaler, outcome);
-        let labels = [report.scaled.label(), report.blame.label(), metric_type];
+        let labels = [report.scaled.label(), report.cause.label(), metric_type];
         self.computations.with(labels).inc();
         self.computation_duration.with(labels).observe_duration(took);
     }
@@ -152,16 +152,16 @@ fn declare_gauges(metrics: &Metrics, scalers: &Informer<Autoscaler>) {
     metrics.collected(
         "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers",
         Type::Gauge,
-        "Autoscalers there are.",
+        "Number of autoscalers.",
         move |samples| samples.add_value(&[], store.len() as f64),
     );
     let store = scalers.store().clone();
     metrics.collected(
         "horizontal_pod_autoscaler_controller_desired_replicas",
         Type::Gauge,
-        "Replicas that autoscalers of the main cluster want.",
+        "Desired replicas of autoscalers in the default cluster.",
         move |samples| {
-            // Names are the same in many clusters, and nobody is told those of others.
+            // Names repeat across clusters, and other clusters' names must not leak into this server's metrics.
             for scaler in store.in_cluster(&ClusterId::default()) {
                 let labels =
                     [("namespace", scaler.metadata.namespace()), ("hpa_name", scaler.metadata.name())];
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_of_a_metric_is_told_by_what_it_calls_for() {
+    fn metric_results_are_labelled_by_action_and_error() {
         let scaler: Autoscaler = serde_json::from_value(json!({
             "metadata": {"name": "h", "namespace": "n"},
             "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 5},
@@ -188,8 +188,8 @@ mod tests {
         let outcome = |replicas| Ok(Outcome { replicas, name: String::new(), status: Value::Null });
         let fault = |reason| Err(Fault { reason, message: String::new(), context: String::new() });
         let report = |outcome: Result<Outcome, Fault>| {
-            let Report { scaled, blame } = Report::of_metric(&scaler, &outcome);
-            (scaled.label(), blame.label())
+            let Report { scaled, cause } = Report::of_metric(&scaler, &outcome);
+            (scaled.label(), cause.label())
         };
         assert_eq!(report(outcome(3)), ("scale_up", "none"));
         assert_eq!(report(outcome(2)), ("none", "none"));

@@ -1,9 +1,8 @@
-//! Autoscalers: every quarter of a minute each looks at what is measured, and gives its target the size that
-//! this calls for.
+//! HorizontalPodAutoscaler: every 15 seconds each autoscaler reads its metrics and scales its target.
 //!
-//! What is measured is [`fetch`]ed; what each metric calls for is a [`proposal`]; what becomes of it is a matter of
-//! [`limits`]; and all of it makes a [`plan`]. Only what was proposed and done lately is remembered, as in
-//! upstream, and lost with the process.
+//! [`fetch`] reads the metrics, [`proposal`] computes a size from each, [`limits`] restricts it, and [`plan`]
+//! combines the result. Recent proposals and changes are kept in memory only, as in Kubernetes, and lost when the
+//! process ends.
 
 mod discover;
 mod fetch;
@@ -24,29 +23,29 @@ use std::time::Duration;
 use coracle_base::{Clock, Timestamp};
 use coracle_meta::selector::labels::Selector;
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Reference, ResourcePath, Selection, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, Reference, ResourcePath, Selection, StaleCache, Written,
 };
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::refusal::is_conflict;
+use crate::api_error::is_conflict;
 use crate::view::{self, Pod};
 use crate::{Registration, Settings};
-use fetch::{Fetcher, said};
+use fetch::{Fetcher, error_message};
 use limits::History;
 use metric::{Fault, Outcome};
-use metrics::{Blame, Report, Scaled, ScalerMetrics};
-use object::{Autoscaler, Said, Scale, Status};
+use metrics::{ErrorCause, Report, Scaled, ScalerMetrics};
+use object::{Autoscaler, NewCondition, Scale, Status};
 use plan::{Need, Plan};
 use proposal::{Situation, Tolerances};
 
-/// How often an autoscaler looks (`--horizontal-pod-autoscaler-sync-period`).
+/// Interval between reconciles (`--horizontal-pod-autoscaler-sync-period`).
 const PERIOD: Duration = Duration::from_secs(15);
 
-/// How many look at a time (`--concurrent-horizontal-pod-autoscaler-syncs`).
+/// Concurrent reconciles (`--concurrent-horizontal-pod-autoscaler-syncs`).
 const WORKERS: usize = 5;
 
 pub(crate) const REGISTRATION: Registration =
@@ -62,29 +61,29 @@ fn register(manager: &mut Manager, settings: &Settings) {
         clock: settings.clock.clone(),
         scalers: scalers.clone(),
         pods: view::pods(manager),
-        remembered: Mutex::default(),
-        writes: OwnWrites::default(),
+        memory: Mutex::default(),
+        writes: ReadYourWrites::default(),
         metrics: ScalerMetrics::new(manager.metrics(), &scalers),
         client,
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("horizontalpodautoscaler")
-        .watches(&scalers, rewritten);
+        .watches(&scalers, spec_changed);
     manager.add(controller.workers(WORKERS));
 }
 
-/// Autoscalers that say something else than before. What is said of them is our own doing.
-fn rewritten(change: &Change<Autoscaler>) -> Option<ObjectKey> {
+/// Autoscalers whose spec has changed. Their status is written by this controller.
+fn spec_changed(change: &Change<Autoscaler>) -> Option<ObjectKey> {
     let same = |old: &Autoscaler, new: &Autoscaler| old.spec == new.spec;
     let unchanged = change.old.as_ref().zip(change.new.as_ref()).is_some_and(|(old, new)| same(old, new));
     (!unchanged).then(|| change.key.clone())
 }
 
-/// What is remembered of an autoscaler.
+/// State kept in memory for an autoscaler.
 #[derive(Clone, Debug, Default)]
 struct Memory {
     history: History,
-    /// Which pods it scales, if that is known.
+    /// Selector of the scaled pods, if known.
     selector: Option<Selector>,
 }
 
@@ -96,30 +95,30 @@ struct Autoscaling {
     clock: Clock,
     scalers: Informer<Autoscaler>,
     pods: Informer<Pod>,
-    /// One for each autoscaler there is.
-    remembered: Mutex<HashMap<ObjectKey, Memory>>,
-    /// What was written to the autoscalers.
-    writes: OwnWrites,
+    /// By autoscaler.
+    memory: Mutex<HashMap<ObjectKey, Memory>>,
+    /// Writes to autoscalers.
+    writes: ReadYourWrites,
     metrics: ScalerMetrics,
 }
 
-/// Why an autoscaler did not get to the end.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error("cannot write the status")]
     Status(#[from] kube::Error),
 }
 
-/// Why the size of something is not known.
+/// Why the scale of a target is unknown.
 struct Unscalable {
     reason: &'static str,
     message: String,
     status: Status,
 }
 
-/// What is scaled.
+/// The object to scale.
 struct Target {
     objects: Objects,
     key: ObjectKey,
@@ -132,7 +131,7 @@ impl Reconcile for Autoscaling {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
         self.writes.seen(key, &self.scalers).await?;
         let Some(scaler) = self.scalers.store().get(key) else {
-            self.remembered().remove(key);
+            self.memory().remove(key);
             return Ok(Action::AwaitChange);
         };
         let began = self.clock.uptime();
@@ -141,13 +140,13 @@ impl Reconcile for Autoscaling {
             Err(unscalable) => {
                 self.warn(key, &scaler, unscalable.reason, unscalable.message);
                 let written = self.write(key, &scaler, unscalable.status).await;
-                written.map(|()| Report::idle(Blame::for_target(&scaler)))
+                written.map(|()| Report::idle(ErrorCause::for_target(&scaler)))
             }
         };
-        let told = *report.as_ref().unwrap_or(&Report::idle(Blame::Internal));
-        self.metrics.looked(told, self.clock.uptime().saturating_sub(began));
+        let recorded = *report.as_ref().unwrap_or(&Report::idle(ErrorCause::Internal));
+        self.metrics.reconciled(recorded, self.clock.uptime().saturating_sub(began));
         report?;
-        // Whatever came of it: what it looks at changes without a word.
+        // In any case, because metrics change without watch events.
         Ok(Action::RequeueAfter(PERIOD))
     }
 }
@@ -163,9 +162,10 @@ impl Autoscaling {
             Ok(Target { objects, key: target, scale })
         };
         found.await.map_err(|message: String| {
-            let told = format!("the HPA controller was unable to get the target's current scale: {message}");
-            let said = Said::able_to_scale(false, "FailedGetScale", told);
-            let status = plan::unable(scaler, said, self.clock.now());
+            let message_in_status =
+                format!("the HPA controller was unable to get the target's current scale: {message}");
+            let condition = NewCondition::able_to_scale(false, "FailedGetScale", message_in_status);
+            let status = plan::unable(scaler, condition, self.clock.now());
             Unscalable { reason: "FailedGetScale", message, status }
         })
     }
@@ -175,13 +175,14 @@ impl Autoscaling {
             format!("{}/{}/scale", path.collection(target.cluster(), target.namespace()), target.name());
         let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
         let answer = self.client.request(request).await;
-        answer.map_err(|error| said(&error, "get"))
+        answer.map_err(|error| error_message(&error, "get"))
     }
 
     async fn scale(&self, key: &ObjectKey, scaler: &Autoscaler, target: &Target) -> kube::Result<Report> {
         let (current, now) = (target.scale.spec.replicas, self.clock.now());
         self.remember(key, |memory| {
-            // Nothing is taken away from a target because of what was before anyone looked.
+            // The current size counts as the first proposal, so that a restart does not scale the target down at
+            // once.
             if memory.history.is_empty() {
                 memory.history.note_proposal(current, now);
             }
@@ -197,14 +198,14 @@ impl Autoscaling {
                     self.warn(key, scaler, unselected.reason, unselected.message.clone());
                     self.warn(key, scaler, "FailedComputeMetricsReplicas", unselected.message);
                     let written = self.write(key, scaler, unselected.status).await;
-                    return written.map(|()| Report::idle(Blame::Internal));
+                    return written.map(|()| Report::idle(ErrorCause::Internal));
                 }
             },
         };
-        self.carry_out(key, scaler, target, plan).await
+        self.apply(key, scaler, target, plan).await
     }
 
-    /// Which pods are scaled, if that is clear.
+    /// Selector of the scaled pods, if it is valid and unambiguous.
     fn selector(
         &self,
         key: &ObjectKey,
@@ -213,36 +214,43 @@ impl Autoscaling {
         now: Timestamp,
     ) -> Result<Selector, Unscalable> {
         let text = &scale.status.selector;
-        let refused = |reason: &'static str, message: String, told: Option<&str>| {
+        let refused = |reason: &'static str, message: String, message_in_status: Option<&str>| {
             let condition = if reason == "SelectorRequired" { "InvalidSelector" } else { reason };
-            let said = Said::scaling_active(false, condition, told.unwrap_or(&message));
-            let status = plan::unselected(scaler, scale.spec.replicas, said, now);
+            let new_condition =
+                NewCondition::scaling_active(false, condition, message_in_status.unwrap_or(&message));
+            let status = plan::unselected(scaler, scale.spec.replicas, new_condition, now);
             Unscalable { reason, message, status }
         };
         if text.is_empty() {
-            let told = "the HPA target's scale is missing a selector";
-            return Err(refused("SelectorRequired", "selector is required".to_owned(), Some(told)));
+            let message_in_status = "the HPA target's scale is missing a selector";
+            return Err(refused(
+                "SelectorRequired",
+                "selector is required".to_owned(),
+                Some(message_in_status),
+            ));
         }
         let selector: Selector = text.parse().map_err(|error| {
             let message =
                 format!("couldn't convert selector into a corresponding internal selector object: {error}");
             refused("InvalidSelector", message, None)
         })?;
-        let rivals = self.rivals(key, &selector);
-        if !rivals.is_empty() {
-            let message =
-                format!("pods by selector {text} are controlled by multiple HPAs: [{}]", rivals.join(" "));
+        let ambiguous_with = self.ambiguous_with(key, &selector);
+        if !ambiguous_with.is_empty() {
+            let message = format!(
+                "pods by selector {text} are controlled by multiple HPAs: [{}]",
+                ambiguous_with.join(" ")
+            );
             return Err(refused("AmbiguousSelector", message, None));
         }
         Ok(selector)
     }
 
-    /// All autoscalers that scale the pods of this one, it among them; none if it is alone.
-    fn rivals(&self, key: &ObjectKey, selector: &Selector) -> Vec<String> {
+    /// All autoscalers that select pods of this one, including itself; empty if there are no others.
+    fn ambiguous_with(&self, key: &ObjectKey, selector: &Selector) -> Vec<String> {
         self.remember(key, |memory| memory.selector = Some(selector.clone()));
         let others: Vec<(ObjectKey, Selector)> = {
-            let remembered = self.remembered();
-            let beside = remembered.iter().filter(|(other, _)| {
+            let memory = self.memory();
+            let beside = memory.iter().filter(|(other, _)| {
                 other.cluster() == key.cluster() && other.namespace() == key.namespace() && *other != key
             });
             beside.filter_map(|(other, memory)| Some((other.clone(), memory.selector.clone()?))).collect()
@@ -251,14 +259,17 @@ impl Autoscaling {
             return Vec::new();
         }
         let pods = self.selected(key, selector);
-        let is_rival = |other: &Selector| pods.iter().any(|pod| other.matches(&pod.metadata.labels));
-        let mut rivals: Vec<String> =
-            others.iter().filter(|(_, other)| is_rival(other)).map(|(other, _)| place(other)).collect();
-        if !rivals.is_empty() {
-            rivals.push(place(key));
-            rivals.sort_unstable();
+        let selects_same_pods = |other: &Selector| pods.iter().any(|pod| other.matches(&pod.metadata.labels));
+        let mut ambiguous_with: Vec<String> = others
+            .iter()
+            .filter(|(_, other)| selects_same_pods(other))
+            .map(|(other, _)| namespaced_name(other))
+            .collect();
+        if !ambiguous_with.is_empty() {
+            ambiguous_with.push(namespaced_name(key));
+            ambiguous_with.sort_unstable();
         }
-        rivals
+        ambiguous_with
     }
 
     fn selected(&self, key: &ObjectKey, selector: &Selector) -> Vec<Arc<Pod>> {
@@ -277,13 +288,13 @@ impl Autoscaling {
         let mut outcomes: Vec<Result<Outcome, Fault>> = Vec::with_capacity(scaler.spec.metrics.len());
         for metric in &scaler.spec.metrics {
             let began = self.clock.uptime();
-            let outcome = match metric.question() {
-                Ok(question) => match self.fetcher.measure(question, key, selector).await {
+            let outcome = match metric.query() {
+                Ok(query) => match self.fetcher.measure(query, key, selector).await {
                     Ok(measured) => {
                         let pods = self.selected(key, selector);
-                        question.answer(measured, &self.situation(scaler, &target.scale, &pods))
+                        query.propose(measured, &self.situation(scaler, &target.scale, &pods))
                     }
-                    Err(message) => Err(question.fault(message)),
+                    Err(message) => Err(query.fault(message)),
                 },
                 Err(fault) => Err(fault),
             };
@@ -295,7 +306,7 @@ impl Autoscaling {
             outcomes.push(outcome);
         }
         let (current, now) = (target.scale.spec.replicas, self.clock.now());
-        let history = self.remembered().get(key).map(|memory| memory.history.clone()).unwrap_or_default();
+        let history = self.memory().get(key).map(|memory| memory.history.clone()).unwrap_or_default();
         plan::by_metrics(scaler, current, &outcomes, &history, now)
     }
 
@@ -314,15 +325,15 @@ impl Autoscaling {
         }
     }
 
-    async fn carry_out(
+    async fn apply(
         &self,
         key: &ObjectKey,
         scaler: &Autoscaler,
         target: &Target,
         mut plan: Plan,
     ) -> kube::Result<Report> {
-        let blame = if plan.failure.is_some() { Blame::Internal } else { Blame::Nobody };
-        let mut report = Report::idle(blame);
+        let cause = if plan.failure.is_some() { ErrorCause::Internal } else { ErrorCause::None };
+        let mut report = Report::idle(cause);
         let (current, now) = (target.scale.spec.replicas, self.clock.now());
         if let Some(proposed) = plan.proposed {
             self.remember(key, |memory| memory.history.note_proposal(proposed, now));
@@ -342,13 +353,13 @@ impl Autoscaling {
                     self.remember(key, |memory| memory.history.note_change(current, replicas, now));
                     plan.rescaled(replicas, now);
                     let message = format!("New size: {replicas}; reason: {reason}");
-                    self.tell(key, scaler, EventType::Normal, "SuccessfulRescale", message);
+                    self.record_event(key, scaler, EventType::Normal, "SuccessfulRescale", message);
                 }
                 // The target changed after its size was computed, so the reconcile is retried with the new state.
                 Err(error) if is_conflict(&error) => return Err(error),
                 Err(error) => {
-                    report.blame = Blame::Internal;
-                    let why = said(&error, "patch");
+                    report.cause = ErrorCause::Internal;
+                    let why = error_message(&error, "patch");
                     plan.not_rescaled(&why, scaler.status.desired_replicas, now);
                     let message = format!("New size: {replicas}; reason: {reason}; error: {why}");
                     self.warn(key, scaler, "FailedRescale", message);
@@ -359,7 +370,7 @@ impl Autoscaling {
         Ok(report)
     }
 
-    /// Says what is to be said, if that is news.
+    /// Writes the status if it has changed.
     async fn write(&self, key: &ObjectKey, scaler: &Autoscaler, status: Status) -> kube::Result<()> {
         if status == scaler.status {
             return Ok(());
@@ -367,10 +378,10 @@ impl Autoscaling {
         let patch = Patch::Merge(json!({"status": status}));
         match self.objects.patch_subresource::<Written>(key, "status", &PatchParams::default(), &patch).await
         {
-            // It is gone.
+            // It has been deleted.
             Err(kube::Error::Api(refused)) if refused.code == 404 => Ok(()),
             Err(error) => {
-                self.warn(key, scaler, "FailedUpdateStatus", said(&error, "patch"));
+                self.warn(key, scaler, "FailedUpdateStatus", error_message(&error, "patch"));
                 Err(error)
             }
             Ok(written) => {
@@ -381,10 +392,10 @@ impl Autoscaling {
     }
 
     fn warn(&self, key: &ObjectKey, scaler: &Autoscaler, reason: &'static str, message: String) {
-        self.tell(key, scaler, EventType::Warning, reason, message);
+        self.record_event(key, scaler, EventType::Warning, reason, message);
     }
 
-    fn tell(
+    fn record_event(
         &self,
         key: &ObjectKey,
         scaler: &Autoscaler,
@@ -397,14 +408,14 @@ impl Autoscaling {
     }
 
     fn remember(&self, key: &ObjectKey, note: impl FnOnce(&mut Memory)) {
-        note(self.remembered().entry(key.clone()).or_default());
+        note(self.memory().entry(key.clone()).or_default());
     }
 
-    fn remembered(&self) -> MutexGuard<'_, HashMap<ObjectKey, Memory>> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn memory(&self) -> MutexGuard<'_, HashMap<ObjectKey, Memory>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn place(key: &ObjectKey) -> String {
+fn namespaced_name(key: &ObjectKey) -> String {
     format!("{}/{}", key.namespace(), key.name())
 }

@@ -1,4 +1,4 @@
-//! What is known of autoscalers and of what they scale.
+//! Views of autoscalers and of their targets.
 
 use coracle_base::Timestamp;
 use coracle_meta::quantity::Quantity;
@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::view::{Condition, optional_time};
 
-/// An autoscaler.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Autoscaler {
@@ -35,13 +34,13 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// The fewest replicas there may be; one unless it says otherwise.
+    /// Lower limit of replicas; one by default.
     pub(super) fn min_replicas(&self) -> i32 {
         self.min_replicas.unwrap_or(1)
     }
 }
 
-/// An object of the same namespace.
+/// Reference to an object in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ObjectReference {
@@ -52,7 +51,7 @@ pub(super) struct ObjectReference {
 }
 
 impl ObjectReference {
-    /// The group of what is meant; none if it is malformed.
+    /// Group of the referenced kind; `None` if the API version is malformed.
     pub(super) fn group(&self) -> Option<&str> {
         match &*self.api_version {
             version if !version.contains('/') => Some(""),
@@ -63,7 +62,7 @@ impl ObjectReference {
     }
 }
 
-/// What is looked at.
+/// A metric and its target value.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct MetricSpec {
@@ -75,23 +74,23 @@ pub(super) struct MetricSpec {
     pub(super) external: Option<NamedMetric>,
 }
 
-/// What pods, or one container of each, use of a resource.
+/// Resource usage of pods, or of one container of each.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ResourceMetric {
     pub(super) name: Box<str>,
-    /// Empty for all of them.
+    /// Empty for all containers.
     pub(super) container: Box<str>,
     pub(super) target: Target,
 }
 
-/// A number that somebody else counts.
+/// A custom or external metric.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct NamedMetric {
     pub(super) metric: MetricIdentifier,
     pub(super) target: Target,
-    /// What it is counted of, if not of pods.
+    /// The object described by the metric; unused for metrics of pods.
     pub(super) described_object: ObjectReference,
 }
 
@@ -103,18 +102,18 @@ pub(super) struct MetricIdentifier {
     pub(super) selector: Option<LabelSelector>,
 }
 
-/// What it should be.
+/// Target value of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Target {
     pub(super) r#type: Box<str>,
     pub(super) value: Option<Quantity>,
     pub(super) average_value: Option<Quantity>,
-    /// Percent of what was requested.
+    /// Percentage of the resource request.
     pub(super) average_utilization: Option<i32>,
 }
 
-/// How fast it may go.
+/// Rules for scaling in each direction.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Behavior {
@@ -122,7 +121,7 @@ pub(super) struct Behavior {
     pub(super) scale_down: Option<ScalingRules>,
 }
 
-/// How fast it may go in one direction.
+/// Rules for scaling in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ScalingRules {
@@ -132,19 +131,19 @@ pub(super) struct ScalingRules {
     pub(super) tolerance: Option<Quantity>,
 }
 
-/// Which of several policies holds.
+/// Selects among several policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) enum SelectPolicy {
-    /// That which allows most.
+    /// The policy that allows the largest change.
     #[default]
     Max,
-    /// That which allows least.
+    /// The policy that allows the smallest change.
     Min,
-    /// None: nothing is allowed.
+    /// Scaling in this direction is disabled.
     Disabled,
 }
 
-/// How much may change in some time.
+/// Maximum change within a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ScalingPolicy {
@@ -160,7 +159,7 @@ pub(super) enum PolicyType {
     Percent,
 }
 
-/// What is said of an autoscaler.
+/// Status of an autoscaler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
@@ -168,34 +167,34 @@ pub(super) struct Status {
     pub(super) desired_replicas: i32,
     #[serde(with = "optional_time", skip_serializing_if = "Option::is_none")]
     pub(super) last_scale_time: Option<Timestamp>,
-    /// As the API has it; null if nothing was looked at.
+    /// As in the API; null if no metric was read.
     pub(super) current_metrics: Value,
     pub(super) conditions: Vec<Condition>,
 }
 
 impl Status {
-    /// Sets a condition; its time changes only with its status.
-    pub(super) fn set(&mut self, said: Said, now: Timestamp) {
-        let known = self.conditions.iter_mut().find(|known| &*known.r#type == said.r#type);
+    /// Sets a condition; its transition time changes only with its status.
+    pub(super) fn set(&mut self, new_condition: NewCondition, now: Timestamp) {
+        let known = self.conditions.iter_mut().find(|known| &*known.r#type == new_condition.r#type);
         let Some(known) = known else {
-            let mut condition = Condition { r#type: said.r#type.into(), ..Condition::default() };
-            said.write(&mut condition, now);
+            let mut condition = Condition { r#type: new_condition.r#type.into(), ..Condition::default() };
+            new_condition.write(&mut condition, now);
             return self.conditions.push(condition);
         };
-        said.write(known, now);
+        new_condition.write(known, now);
     }
 }
 
-/// A condition to be set.
+/// A condition to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct NewCondition {
     r#type: &'static str,
     is_true: bool,
     reason: &'static str,
     message: String,
 }
 
-impl Said {
+impl NewCondition {
     pub(super) fn able_to_scale(is_true: bool, reason: &'static str, message: impl Into<String>) -> Self {
         Self { r#type: "AbleToScale", is_true, reason, message: message.into() }
     }
@@ -219,7 +218,7 @@ impl Said {
     }
 }
 
-/// The scale of something.
+/// The scale subresource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Scale {
@@ -238,7 +237,7 @@ pub(super) struct ScaleSpec {
 #[serde(default)]
 pub(super) struct ScaleStatus {
     pub(super) replicas: i32,
-    /// Which pods are meant.
+    /// Label selector of the pods.
     pub(super) selector: String,
 }
 
@@ -247,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_read_from_versions() {
+    fn group_is_parsed_from_api_version() {
         let group = |version: &str| {
             let reference = ObjectReference { api_version: version.into(), ..ObjectReference::default() };
             reference.group().map(str::to_owned)
@@ -258,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_condition_is_that_of_its_status() {
+    fn condition_time_changes_with_its_status() {
         let at = |seconds: u64| Timestamp::from_millis(seconds * 1000);
         let mut status = Status::default();
-        status.set(Said::able_to_scale(true, "A", "a"), at(1));
-        status.set(Said::able_to_scale(true, "B", "b"), at(2));
+        status.set(NewCondition::able_to_scale(true, "A", "a"), at(1));
+        status.set(NewCondition::able_to_scale(true, "B", "b"), at(2));
         assert_eq!(status.conditions[0].last_transition_time, Some(at(1)));
         assert_eq!((&*status.conditions[0].reason, &*status.conditions[0].message), ("B", "b"));
-        status.set(Said::able_to_scale(false, "C", "c"), at(3));
+        status.set(NewCondition::able_to_scale(false, "C", "c"), at(3));
         assert_eq!(status.conditions[0].last_transition_time, Some(at(3)));
         assert_eq!(status.conditions.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Which pods count when replicas are proposed, and what they ask for.
+//! Groups the pods of an autoscaler, and sums their requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,42 +8,42 @@ use coracle_meta::quantity::Quantity;
 
 use crate::view::{Container, Phase, Pod};
 
-/// How long a pod that starts may use much without it meaning anything
+/// How long after its start CPU usage of a pod may be due to initialization
 /// (`--horizontal-pod-autoscaler-cpu-initialization-period`).
 const CPU_INITIALIZATION: Duration = Duration::from_secs(300);
 
-/// Up to when after its start a pod that is not ready is taken never to have been
+/// How long after its start an unready pod is assumed never to have been ready
 /// (`--horizontal-pod-autoscaler-initial-readiness-delay`).
 const INITIAL_READINESS: Duration = Duration::from_secs(30);
 
-/// What was measured of one pod.
+/// A measured value of one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     /// In thousandths.
     pub(super) value: i64,
     pub(super) at: Timestamp,
-    /// Over which time.
+    /// Measuring period.
     pub(super) window: Duration,
 }
 
-/// What was measured of pods, by their names.
+/// Measured values by pod name.
 pub(super) type Samples = BTreeMap<String, Sample>;
 
-/// The pods, as far as they count.
+/// Pods by their relevance for a metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Groups<'a> {
-    /// How many are ready and measured.
+    /// Number of ready pods with a sample.
     pub(super) ready: usize,
-    /// They do not do their work yet.
+    /// Pods that are not working yet.
     pub(super) unready: BTreeSet<&'a str>,
-    /// They do, and nobody measured them.
+    /// Working pods without a sample.
     pub(super) missing: BTreeSet<&'a str>,
-    /// They are on their way out.
+    /// Pods that are terminating or failed.
     pub(super) ignored: BTreeSet<&'a str>,
 }
 
 impl<'a> Groups<'a> {
-    /// Only processors are used while starting, so only for them it matters whether a pod is ready.
+    /// Readiness matters for CPU only, because initialization uses CPU.
     pub(super) fn of(pods: &'a [impl AsRef<Pod>], samples: &Samples, is_cpu: bool, now: Timestamp) -> Self {
         let mut groups = Self::default();
         for pod in pods.iter().map(AsRef::as_ref) {
@@ -72,29 +72,28 @@ fn is_unready(pod: &Pod, sample: &Sample, now: Timestamp) -> bool {
     let is_false = &*condition.status == "False";
     let since = condition.last_transition_time.unwrap_or_default();
     if started + CPU_INITIALIZATION > now {
-        // What was measured before it was ready says nothing.
+        // A sample from before it became ready does not count.
         is_false || sample.at < since + sample.window
     } else {
         is_false && started + INITIAL_READINESS > since
     }
 }
 
-/// How many pods do their work.
+/// Number of running and ready pods.
 pub(super) fn ready(pods: &[impl AsRef<Pod>]) -> usize {
     let works = |pod: &Pod| pod.status.phase == Phase::Running && pod.is_ready();
     pods.iter().filter(|pod| works(pod.as_ref())).count()
 }
 
-/// What each pod asks for of a resource, in thousandths: one of its containers if it is named, else the whole
-/// pod.
+/// Resource requests of each pod in thousandths: of one container if given, otherwise of the whole pod.
 pub(super) fn requests(
     pods: &[impl AsRef<Pod>],
     container: &str,
     resource: &str,
 ) -> Result<BTreeMap<String, i64>, String> {
     let each = pods.iter().map(AsRef::as_ref).map(|pod| {
-        let asked = request(pod, container, resource)?;
-        Ok((pod.metadata.name().to_owned(), asked))
+        let requested = request(pod, container, resource)?;
+        Ok((pod.metadata.name().to_owned(), requested))
     });
     each.collect()
 }
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_count_by_what_they_are() {
+    fn pods_are_grouped_by_phase_and_readiness() {
         let pods = [
             pod("ready", "Running", Some(("True", 20))),
             pod("pending", "Pending", None),
@@ -168,20 +167,24 @@ mod tests {
         assert_eq!(groups.missing, BTreeSet::from(["unmeasured"]));
         assert_eq!(groups.ignored, BTreeSet::from(["failed"]));
         let of_memory = Groups::of(&pods, &samples(&["ready", "never-ready"], 1000), false, at(1000));
-        assert_eq!(of_memory.ready, 2, "memory is used ready or not");
+        assert_eq!(of_memory.ready, 2, "readiness does not matter for memory");
     }
 
     #[test]
-    fn what_a_starting_pod_uses_counts_after_a_whole_window() {
+    fn cpu_of_starting_pod_counts_after_a_full_window() {
         let pods = [pod("p", "Running", Some(("True", 20)))];
         let ready = |measured_s| Groups::of(&pods, &samples(&["p"], measured_s), true, at(60)).ready;
         assert_eq!((ready(49), ready(50)), (0, 1));
         let was_ready = [pod("p", "Running", Some(("False", 500)))];
-        assert_eq!(Groups::of(&was_ready, &samples(&["p"], 999), true, at(1000)).ready, 1, "it once was");
+        assert_eq!(
+            Groups::of(&was_ready, &samples(&["p"], 999), true, at(1000)).ready,
+            1,
+            "it was ready before"
+        );
     }
 
     #[test]
-    fn requests_are_those_of_containers_or_of_the_pod() {
+    fn requests_come_from_containers_or_the_pod() {
         let pod = |spec: Value| -> [Arc<Pod>; 1] {
             [Arc::new(serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap())]
         };

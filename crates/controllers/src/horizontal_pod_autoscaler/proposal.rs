@@ -1,4 +1,4 @@
-//! How many replicas a metric calls for.
+//! Proposed number of replicas for a metric.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,13 @@ use super::object::{Behavior, ScalingRules};
 use super::pods::{self, Groups, Sample, Samples};
 use crate::view::Pod;
 
-/// How far usage may be from its target without anything being done
-/// (`--horizontal-pod-autoscaler-tolerance`).
+/// Default tolerance: deviation from the target that causes no scaling (`--horizontal-pod-autoscaler-tolerance`).
 const TOLERANCE: f64 = 0.1;
 
 const NO_PODS: &str = "no pods returned by selector while calculating replica count";
 const NO_SAMPLES: &str = "did not receive metrics for targeted pods (pods might be unready)";
 
-/// How far usage may be from its target, in each direction.
+/// Tolerated deviation in each direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tolerances {
     down: f64,
@@ -24,14 +23,14 @@ pub(super) struct Tolerances {
 
 impl Tolerances {
     pub(super) fn of(behavior: Option<&Behavior>) -> Self {
-        let said = |rules: Option<&ScalingRules>| {
+        let tolerance_of = |rules: Option<&ScalingRules>| {
             let tolerance = rules?.tolerance.as_ref()?;
-            // Fractions are written in thousandths and billionths at most.
+            // Quantities have at most nine decimal places.
             #[expect(clippy::cast_precision_loss, reason = "a small number")]
             Some(tolerance.scaled_value(coracle_meta::quantity::Scale::NANO) as f64 / 1e9)
         };
-        let down = said(behavior.and_then(|behavior| behavior.scale_down.as_ref()));
-        let up = said(behavior.and_then(|behavior| behavior.scale_up.as_ref()));
+        let down = tolerance_of(behavior.and_then(|behavior| behavior.scale_down.as_ref()));
+        let up = tolerance_of(behavior.and_then(|behavior| behavior.scale_up.as_ref()));
         Self { down: down.unwrap_or(TOLERANCE), up: up.unwrap_or(TOLERANCE) }
     }
 
@@ -40,40 +39,40 @@ impl Tolerances {
     }
 }
 
-/// What replicas are proposed from.
+/// Input of a proposal.
 pub(super) struct Situation<'a, P> {
-    /// The pods that are scaled.
+    /// The scaled pods.
     pub(super) pods: &'a [P],
-    /// What is wanted of the target now.
+    /// Desired replicas of the target.
     pub(super) spec_replicas: i32,
-    /// What the target has.
+    /// Actual replicas of the target.
     pub(super) status_replicas: i32,
     pub(super) tolerances: Tolerances,
     pub(super) now: Timestamp,
 }
 
-/// How many replicas, and what is used now.
+/// A proposed size and the current usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Proposal {
     pub(super) replicas: i32,
-    /// In thousandths; of one pod, where it is about pods.
+    /// In thousandths; per pod for metrics of pods.
     pub(super) usage: i64,
-    /// Percent of what is requested, where it is about that.
+    /// Percentage of the request, for utilization targets.
     pub(super) utilization: Option<i32>,
 }
 
-/// Usage against its target: the ratio, percent if it is about that, and the average.
+/// Usage relative to its target: ratio, percentage for utilization targets, and average.
 struct Usage {
     ratio: f64,
     utilization: Option<i32>,
     average: i64,
 }
 
-/// What each pod should use.
+/// Target value per pod.
 enum PerPod<'a> {
-    /// Percent of what it requests.
+    /// Percentage of the request.
     Utilization { target: i32, requests: &'a BTreeMap<String, i64> },
-    /// As much, in thousandths.
+    /// In thousandths.
     Value(i64),
 }
 
@@ -88,22 +87,22 @@ impl PerPod<'_> {
             Self::Utilization { target, requests } => {
                 let known =
                     samples.iter().filter_map(|(name, sample)| Some((sample.value, *requests.get(name)?)));
-                let (mut used, mut asked, mut count) = (0_i64, 0_i64, 0_i64);
+                let (mut used, mut requested, mut count) = (0_i64, 0_i64, 0_i64);
                 for (value, request) in known {
-                    (used, asked, count) = (used + value, asked + request, count + 1);
+                    (used, requested, count) = (used + value, requested + request, count + 1);
                 }
-                if asked == 0 {
+                if requested == 0 {
                     return Err("no metrics returned matched known pods".to_owned());
                 }
-                let percent = i32::try_from(used.saturating_mul(100) / asked).unwrap_or(i32::MAX);
+                let percent = i32::try_from(used.saturating_mul(100) / requested).unwrap_or(i32::MAX);
                 let ratio = f64::from(percent) / f64::from(*target);
                 Ok(Usage { ratio, utilization: Some(percent), average: used / count })
             }
         }
     }
 
-    /// What a pod that nobody measured is taken to use, lest replicas are taken away because of it.
-    fn cautious(&self, pod: &str) -> i64 {
+    /// Assumed usage of a pod without a sample, so that missing samples do not cause scaling down.
+    fn conservative_value(&self, pod: &str) -> i64 {
         match self {
             Self::Value(target) => *target,
             Self::Utilization { target, requests } => {
@@ -115,7 +114,7 @@ impl PerPod<'_> {
 }
 
 impl<P: AsRef<Pod>> Situation<'_, P> {
-    /// By the percentage of what pods request that they use, each or in one of their containers.
+    /// From the average utilization of the pods' requests, or of one container's.
     pub(super) fn by_utilization(
         &self,
         samples: Samples,
@@ -131,7 +130,7 @@ impl<P: AsRef<Pod>> Situation<'_, P> {
         self.per_pod(samples, &groups, &PerPod::Utilization { target, requests: &requests })
     }
 
-    /// By what pods use on average; `resource` is empty if it is no resource.
+    /// From the pods' average usage; `resource` is empty for custom metrics.
     pub(super) fn by_average(
         &self,
         samples: Samples,
@@ -145,7 +144,7 @@ impl<P: AsRef<Pod>> Situation<'_, P> {
         self.per_pod(samples, &groups, &PerPod::Value(target))
     }
 
-    /// Without what does not count.
+    /// Groups the pods, and removes samples that do not count.
     fn grouped(&self, mut samples: Samples, resource: &str) -> Result<(Samples, Groups<'_>), String> {
         let groups = Groups::of(self.pods, &samples, resource == "cpu", self.now);
         samples.retain(|name, _| !groups.ignored.contains(&**name) && !groups.unready.contains(&**name));
@@ -166,19 +165,19 @@ impl<P: AsRef<Pod>> Situation<'_, P> {
             let stays = self.tolerances.allow(usage.ratio);
             return Ok(propose(if stays { self.spec_replicas } else { times(usage.ratio, groups.ready) }));
         }
-        let guessed = guess(samples, groups, wanted, usage.ratio);
-        let again = wanted.usage(&guessed)?.ratio;
-        let turns = usage.ratio < 1.0 && again > 1.0 || rises && again < 1.0;
-        if self.tolerances.allow(again) || turns {
+        let assumed = assume_missing(samples, groups, wanted, usage.ratio);
+        let again = wanted.usage(&assumed)?.ratio;
+        let reverses = usage.ratio < 1.0 && again > 1.0 || rises && again < 1.0;
+        if self.tolerances.allow(again) || reverses {
             return Ok(propose(self.spec_replicas));
         }
-        let replicas = times(again, guessed.len());
+        let replicas = times(again, assumed.len());
         let against =
             again < 1.0 && replicas > self.spec_replicas || again > 1.0 && replicas < self.spec_replicas;
         Ok(propose(if against { self.spec_replicas } else { replicas }))
     }
 
-    /// By a number that is there once, whatever the pods are.
+    /// From a single value, whatever the number of pods.
     pub(super) fn by_total(&self, usage: i64, target: i64) -> Result<Proposal, String> {
         let ratio = ratio(usage, target);
         let replicas = if self.spec_replicas == 0 {
@@ -193,25 +192,25 @@ impl<P: AsRef<Pod>> Situation<'_, P> {
         Ok(Proposal { replicas, usage, utilization: None })
     }
 
-    /// By the share of such a number that falls to each replica.
+    /// From a single value divided by the number of replicas.
     pub(super) fn by_share(&self, usage: i64, target: i64) -> Proposal {
         let current = self.status_replicas;
         let ratio = float(usage) / (float(target) * f64::from(current));
         let needed = || saturated((float(usage) / float(target)).ceil());
         let replicas = if self.tolerances.allow(ratio) { current } else { needed() };
-        // Nobody divides by none; the largest number stands for what cannot be said.
+        // Division by zero replicas yields infinity, which the cast turns into the largest number.
         #[expect(clippy::cast_possible_truncation, reason = "saturates")]
         let share = (float(usage) / f64::from(current)).ceil() as i64;
         Proposal { replicas, usage: share, utilization: None }
     }
 }
 
-/// Pods that were not measured are taken to speak against the change.
-fn guess(mut samples: Samples, groups: &Groups<'_>, wanted: &PerPod<'_>, ratio: f64) -> Samples {
+/// Assumes values for pods without a sample that dampen the change.
+fn assume_missing(mut samples: Samples, groups: &Groups<'_>, wanted: &PerPod<'_>, ratio: f64) -> Samples {
     let sample = |value| Sample { value, at: Timestamp::default(), window: std::time::Duration::ZERO };
     for pod in &groups.missing {
         if ratio < 1.0 {
-            samples.insert((*pod).to_owned(), sample(wanted.cautious(pod)));
+            samples.insert((*pod).to_owned(), sample(wanted.conservative_value(pod)));
         } else if ratio > 1.0 {
             samples.insert((*pod).to_owned(), sample(0));
         }

@@ -1,4 +1,4 @@
-//! What is proposed, and what is planned, as tables.
+//! Proposals and plans, as tables.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
 }
 
-/// A pod that asks for so much, ready or not since long, or pending.
+/// A pod with this CPU request: ready, unready for long, or pending.
 fn pod(index: usize, milli_cpu: i64, state: &str) -> Arc<Pod> {
     let (phase, ready) = match state {
         "pending" => ("Pending", "False"),
@@ -47,7 +47,7 @@ fn situation(pods: &[Arc<Pod>], replicas: i32) -> Situation<'_, Arc<Pod>> {
     Situation { pods, spec_replicas: replicas, status_replicas: replicas, tolerances, now: at(1000) }
 }
 
-/// Replicas and percent for pods that each ask for a processor.
+/// Replicas and percentage for pods that each request one CPU.
 fn utilized(states: &[&str], used: &[i64], target: i32) -> Result<(i32, Option<i32>), String> {
     let (pods, replicas) = (pods(states, 1000), i32::try_from(states.len()).unwrap());
     let proposal = situation(&pods, replicas).by_utilization(samples(used), target, "cpu", "")?;
@@ -55,21 +55,29 @@ fn utilized(states: &[&str], used: &[i64], target: i32) -> Result<(i32, Option<i
 }
 
 #[test]
-fn replicas_follow_the_share_of_requests_that_is_used() {
+fn replicas_follow_utilization() {
     let ok = |replicas, percent| Ok((replicas, Some(percent)));
     assert_eq!(utilized(&["r"; 3], &[300, 500, 700], 30), ok(5, 50));
     assert_eq!(utilized(&["r"; 5], &[100, 300, 500, 250, 250], 50), ok(3, 28));
     assert_eq!(utilized(&["r"; 3], &[1010, 1030, 1020], 100), ok(3, 102), "within tolerance");
-    assert_eq!(utilized(&["unready", "r", "r"], &[300, 500, 700], 30), ok(4, 60), "not as many as if ready");
-    assert_eq!(utilized(&["unready", "r", "unready"], &[400, 500, 700], 30), ok(3, 50), "not at all");
+    assert_eq!(
+        utilized(&["unready", "r", "r"], &[300, 500, 700], 30),
+        ok(4, 60),
+        "unready pods dampen the increase"
+    );
+    assert_eq!(
+        utilized(&["unready", "r", "unready"], &[400, 500, 700], 30),
+        ok(3, 50),
+        "unready pods prevent the increase"
+    );
     assert_eq!(utilized(&["r", "pending", "pending"], &[500], 30), ok(3, 50));
-    assert_eq!(utilized(&["r"; 4], &[400, 95], 100), ok(3, 24), "the missing are taken to use all");
-    assert_eq!(utilized(&["r"; 2], &[1000], 50), ok(2, 100), "the missing are taken to use nothing");
-    assert_eq!(utilized(&["r"; 5], &[100, 100, 100], 20), ok(5, 10), "a turn is none");
+    assert_eq!(utilized(&["r"; 4], &[400, 95], 100), ok(3, 24), "missing samples count as full usage");
+    assert_eq!(utilized(&["r"; 2], &[1000], 50), ok(2, 100), "missing samples count as no usage");
+    assert_eq!(utilized(&["r"; 5], &[100, 100, 100], 20), ok(5, 10), "a reversed direction changes nothing");
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn missing_data_returns_an_error() {
     let error = |states: &[&str], used: &[i64]| utilized(states, used, 50).unwrap_err();
     assert_eq!(error(&[], &[1]), "no pods returned by selector while calculating replica count");
     let unready = "did not receive metrics for targeted pods (pods might be unready)";
@@ -82,12 +90,12 @@ fn what_is_missing_is_said() {
         }))
         .unwrap(),
     )];
-    let asked = situation(&pods, 1).by_utilization(samples(&[10]), 50, "cpu", "");
-    assert_eq!(asked, Err("missing request for cpu in container c of Pod p0".to_owned()));
+    let result = situation(&pods, 1).by_utilization(samples(&[10]), 50, "cpu", "");
+    assert_eq!(result, Err("missing request for cpu in container c of Pod p0".to_owned()));
 }
 
 #[test]
-fn replicas_follow_averages_totals_and_shares() {
+fn replicas_follow_average_total_and_share() {
     let three = pods(&["r"; 3], 1000);
     let proposal = |replicas, usage| Proposal { replicas, usage, utilization: None };
     let average = |used: &[i64], target| situation(&three, 3).by_average(samples(used), target, "").unwrap();
@@ -96,14 +104,14 @@ fn replicas_follow_averages_totals_and_shares() {
     let total = |usage, target| situation(&three, 3).by_total(usage, target).unwrap();
     assert_eq!(total(20_000, 15_000), proposal(4, 20_000));
     assert_eq!(total(15_500, 15_000), proposal(3, 15_500));
-    assert_eq!(situation(&[], 0).by_total(40_000, 15_000), Ok(proposal(3, 40_000)), "from none");
+    assert_eq!(situation(&[], 0).by_total(40_000, 15_000), Ok(proposal(3, 40_000)), "from zero replicas");
     assert!(situation(&[], 3).by_total(40_000, 15_000).is_err());
     assert_eq!(situation(&three, 3).by_share(8_600, 2_150), proposal(4, 2_867));
     assert_eq!(situation(&three, 3).by_share(6_500, 2_150), proposal(3, 2_167));
 }
 
 #[test]
-fn tolerances_can_be_said() {
+fn tolerances_are_configurable() {
     let behavior = json!({"scaleUp": {"tolerance": "50m"}, "scaleDown": {"tolerance": "500m"}});
     let behavior = serde_json::from_value(behavior).unwrap();
     let three = pods(&["r"; 3], 1000);
@@ -140,7 +148,7 @@ fn planned(current: i32, outcomes: &[Result<Outcome, Fault>]) -> Plan {
 }
 
 #[test]
-fn sizes_out_of_range_are_put_right_whatever_is_measured() {
+fn size_out_of_bounds_is_corrected_without_metrics() {
     let scaler = scaler(json!({}), json!({}));
     assert_eq!(plan::need(&scaler, 5), Need::Metrics);
     assert_eq!(plan::need(&scaler, 0), Need::Disabled);
@@ -156,7 +164,7 @@ fn sizes_out_of_range_are_put_right_whatever_is_measured() {
 }
 
 #[test]
-fn the_metric_that_calls_for_most_decides() {
+fn largest_proposal_wins() {
     let plan = planned(4, &[outcome(3), outcome(6), outcome(5)]);
     let reason = "cpu resource utilization (percentage of request) above target";
     assert_eq!(plan.rescale, Some((6, reason.to_owned())));
@@ -173,7 +181,7 @@ fn the_metric_that_calls_for_most_decides() {
 }
 
 #[test]
-fn with_a_metric_unknown_nothing_is_taken_away() {
+fn unknown_metric_prevents_scaling_down() {
     let down = planned(4, &[fault(), outcome(3)]);
     assert_eq!((down.rescale, down.proposed), (None, None));
     assert_eq!(
@@ -191,7 +199,7 @@ fn with_a_metric_unknown_nothing_is_taken_away() {
 }
 
 #[test]
-fn what_was_done_is_said() {
+fn scaling_result_is_reported_in_the_status() {
     let mut plan = planned(4, &[outcome(6)]);
     plan.rescaled(6, at(1000));
     let able = &plan.status.conditions[0];
@@ -204,11 +212,11 @@ fn what_was_done_is_said() {
 }
 
 #[test]
-fn metrics_are_told_as_the_api_has_them() {
+fn metric_statuses_match_the_api() {
     let four = pods(&["r"; 4], 1000);
     let answer = |spec: Value, measured: Measured| {
         let spec: MetricSpec = serde_json::from_value(spec).unwrap();
-        spec.question().unwrap().answer(measured, &situation(&four, 4)).unwrap()
+        spec.query().unwrap().propose(measured, &situation(&four, 4)).unwrap()
     };
     let all = || Measured::Pods(samples(&[500; 4]));
     let target = json!({"type": "Utilization", "averageUtilization": 50});
@@ -230,15 +238,15 @@ fn metrics_are_told_as_the_api_has_them() {
     assert_eq!(external.status["external"]["metric"]["selector"], selector);
     assert_eq!(go_selector(None), "nil");
     let unknown: MetricSpec = serde_json::from_value(json!({"type": "Moon"})).unwrap();
-    assert_eq!(unknown.question().unwrap_err().message, "unknown metric source type \"Moon\"");
+    assert_eq!(unknown.query().unwrap_err().message, "unknown metric source type \"Moon\"");
 }
 
 #[test]
-fn only_what_autoscalers_say_themselves_makes_them_look_again() {
+fn only_spec_changes_enqueue_an_autoscaler() {
     let key = ObjectKey::namespaced(coracle_runtime::ClusterId::default(), "n", "h");
     let change = |old: Option<Autoscaler>, new: Option<Autoscaler>| {
         let change = Change { key: key.clone(), old: old.map(Arc::new), new: new.map(Arc::new) };
-        rewritten(&change).is_some()
+        spec_changed(&change).is_some()
     };
     let one = || Some(scaler(json!({}), json!({})));
     assert!(change(None, one()) && change(one(), None));

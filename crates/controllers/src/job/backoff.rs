@@ -1,4 +1,4 @@
-//! How long a job waits before it tries again what has failed.
+//! Backoff after failures of a job's pods.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use coracle_base::Timestamp;
 
 use crate::view::{ContainerStatus, Pod};
 
-/// The wait after the first failure, doubled by each further one, and the longest: as upstream's
+/// Delay after the first failure, doubled by each further one, and the longest: Kubernetes'
 /// `DefaultJobPodFailureBackOff` and `MaxJobPodFailureBackOff`.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const LAST_WAIT: Duration = Duration::from_secs(600);
 
-/// What is remembered of the failures of a job, for as long as the process lives.
+/// Recent failures of a job, kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
-    /// How many pods have failed since one succeeded.
+    /// Number of pods that have failed since the last success.
     failures: u32,
     last_failure: Option<Timestamp>,
 }
 
 impl Backoff {
-    /// What is remembered after these pods came to their end.
+    /// Updates the state with pods that have finished.
     pub(super) fn after(self, succeeded: &[&Pod], failed: &[&Pod]) -> Self {
         let last_success = succeeded.iter().map(|pod| finished_at(pod)).max();
         let since = failed.iter().map(|pod| finished_at(pod)).filter(|at| Some(*at) > last_success);
@@ -33,13 +33,13 @@ impl Backoff {
         Self { failures, last_failure: last.or(known.last_failure) }
     }
 
-    /// How long there is to wait yet.
+    /// Remaining delay.
     pub(super) fn remaining(&self, now: Timestamp) -> Duration {
         self.last_failure.map_or(Duration::ZERO, |last| remaining(self.failures, last, now))
     }
 }
 
-/// How long there is to wait for another pod in the place of one that failed, the last of `failures`.
+/// Remaining delay before replacing a failed pod, the last of `failures`.
 pub(super) fn remaining_after(failed: &Pod, failures: u32, now: Timestamp) -> Duration {
     remaining(failures, finished_at(failed), now)
 }
@@ -50,8 +50,8 @@ fn remaining(failures: u32, last_failure: Timestamp, now: Timestamp) -> Duration
     (last_failure + wait).since(now)
 }
 
-/// When a pod came to its end, as far as that can be told: when the last of its containers did, when it was
-/// no longer ready, when it was deleted, or at least not before it was made.
+/// When a pod finished: when its last container terminated, when it became unready, when it was deleted, or at the
+/// earliest when it was created.
 pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     let of_containers = last_container(pod);
     let not_ready = || {
@@ -66,13 +66,13 @@ pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     of_containers.or_else(not_ready).or_else(deleted).unwrap_or(pod.metadata.creation_timestamp)
 }
 
-/// When the last container came to its end; none if not all have, or none is known.
+/// When the last container terminated; `None` if one is running, or none is known.
 fn last_container(pod: &Pod) -> Option<Timestamp> {
-    let goes_on = |status: &&ContainerStatus| {
+    let is_sidecar = |status: &&ContainerStatus| {
         let mut containers = pod.spec.init_containers.iter();
         containers.any(|container| container.name == status.name && &*container.restart_policy == "Always")
     };
-    let sidecars = pod.status.init_container_statuses.iter().filter(goes_on);
+    let sidecars = pod.status.init_container_statuses.iter().filter(is_sidecar);
     let mut last = None;
     for status in pod.status.container_statuses.iter().chain(sidecars) {
         last = last.max(Some(status.state.terminated.as_ref()?.finished_at?));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_and_end() {
+    fn delay_doubles_up_to_the_limit() {
         let none = Backoff::default();
         assert_eq!(seconds(none, 0), 0);
         let once = none.after(&[], &[&pod(&[100])]);
@@ -117,16 +117,16 @@ mod tests {
     }
 
     #[test]
-    fn success_forgives_what_was_before() {
+    fn success_resets_the_backoff() {
         let failed = Backoff::default().after(&[], &[&pod(&[100]), &pod(&[101])]);
         assert_eq!(failed.after(&[&pod(&[90])], &[]), Backoff::default());
         let after = failed.after(&[&pod(&[110])], &[&pod(&[109]), &pod(&[110]), &pod(&[112])]);
-        assert_eq!(seconds(after, 112), 10, "only one came later");
+        assert_eq!(seconds(after, 112), 10, "only one failure is later");
         assert_eq!(failed.after(&[], &[]), failed);
     }
 
     #[test]
-    fn the_end_of_a_pod_is_told_by_what_is_known_best() {
+    fn finish_time_uses_the_best_source() {
         let finished = |pod: Value| finished_at(&serde_json::from_value(pod).unwrap());
         assert_eq!(finished_at(&pod(&[5, 9, 7])), at(9));
         let (created, terminated) = (rfc3339(at(1)), json!({"terminated": {"finishedAt": rfc3339(at(9))}}));

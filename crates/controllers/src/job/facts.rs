@@ -1,4 +1,4 @@
-//! What is known of a job and its pods, counted.
+//! Counts the pods of a job.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -6,58 +6,58 @@ use std::sync::Arc;
 use coracle_base::Timestamp;
 
 use super::backoff::{Backoff, finished_at};
-use super::failure_policy::{Failure, judge};
+use super::failure_policy::{Failure, failure_action};
 use super::indexes::Indexes;
 use super::{FAILURE_COUNT, FINALIZER, IGNORED_FAILURE_COUNT, INDEX};
 use crate::view::{Job, Phase, Pod};
 
-/// What a decision about a job is made from.
+/// Input of a decision about a job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct Observed<'a> {
     pub(super) job: &'a Job,
-    /// The pods that are the job's.
+    /// Pods that the job controls.
     pub(super) pods: &'a [Arc<Pod>],
     pub(super) backoff: Backoff,
     pub(super) now: Timestamp,
 }
 
-/// The same, counted.
+/// The input, and counts derived from it.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     pub(super) job: &'a Job,
     pub(super) pods: &'a [Arc<Pod>],
     pub(super) now: Timestamp,
-    /// Those that are neither at their end nor being deleted.
+    /// Pods that are neither finished nor terminating.
     pub(super) active: Vec<Arc<Pod>>,
-    /// How many are being deleted and not at their end.
+    /// Number of unfinished terminating pods.
     pub(super) terminating: i32,
-    /// How many pods have succeeded, or indexes, if pods have such.
+    /// Number of succeeded pods, or of completed indexes for indexed jobs.
     pub(super) succeeded: i32,
-    /// How many pods have failed of those that count.
+    /// Number of failed pods that count.
     pub(super) failed: i32,
-    /// Since when it runs; none if it is suspended.
+    /// When the job started; `None` if it is suspended.
     pub(super) start_time: Option<Timestamp>,
     pub(super) backoff: Backoff,
-    /// If pods have indexes.
+    /// For indexed jobs.
     pub(super) indexes: Option<IndexFacts>,
 }
 
-/// What is known of the indexes of a job.
+/// Indexes of a job by state.
 #[derive(Debug)]
 pub(super) struct IndexFacts {
-    /// Those that had succeeded by the status.
+    /// Completed indexes of the current status.
     pub(super) before: Indexes,
     pub(super) succeeded: Indexes,
-    /// Those that are not tried again, if indexes fail by themselves.
+    /// Indexes that are not retried, if there is a backoff limit per index.
     pub(super) failed: Option<Indexes>,
-    /// The last pod of each index that has to be tried again. It is kept until there is another one, because
-    /// its annotations say how often the index has failed.
+    /// Last failed pod of each index to retry. It is kept until it is replaced, because its annotations hold the
+    /// failure count of the index.
     pub(super) replaced: BTreeMap<i32, Arc<Pod>>,
 }
 
 impl<'a> Facts<'a> {
-    pub(super) fn of(known: Known<'a>) -> Self {
-        let Known { job, pods, backoff, now } = known;
+    pub(super) fn of(observed: Observed<'a>) -> Self {
+        let Observed { job, pods, backoff, now } = observed;
         let active: Vec<_> = pods.iter().filter(|pod| pod.is_active()).cloned().collect();
         let counted = Uncounted::of(job);
         let new = |filter: &dyn Fn(&Pod) -> bool| -> Vec<&Pod> {
@@ -66,7 +66,7 @@ impl<'a> Facts<'a> {
         };
         let succeeded = new(&|pod| pod.status.phase == Phase::Succeeded);
         let failed = new(&|pod| is_failed(job, pod));
-        let counting = failed.iter().filter(|pod| judge(job, pod).counts()).count();
+        let counting = failed.iter().filter(|pod| failure_action(job, pod).counts()).count();
         let indexes = job.is_indexed().then(|| IndexFacts::of(job, pods, &active, &counted));
         let status = &job.status;
         let uncounted = &status.uncounted_terminated_pods;
@@ -99,8 +99,8 @@ impl IndexFacts {
         let succeeded = before.union(&indexes_of(&ended_well));
         let mut facts = Self { before, succeeded, failed: None, replaced: BTreeMap::new() };
         if let Some(limit) = job.spec.backoff_limit_per_index {
-            let known = job.status.failed_indexes.as_deref().unwrap_or_default();
-            let failed = Indexes::parse(known, completions)
+            let observed = job.status.failed_indexes.as_deref().unwrap_or_default();
+            let failed = Indexes::parse(observed, completions)
                 .union(&indexes_of(&|pod| is_failed(job, pod) && fails_index(job, pod, limit)));
             let over = facts
                 .succeeded
@@ -118,14 +118,14 @@ impl IndexFacts {
 
     fn keep_last(&mut self, index: i32, pod: &Arc<Pod>) {
         let order = |pod: &Pod| (failures_of(pod), finished_at(pod));
-        let known = self.replaced.entry(index).or_insert_with(|| Arc::clone(pod));
-        if order(known) <= order(pod) {
-            *known = Arc::clone(pod);
+        let observed = self.replaced.entry(index).or_insert_with(|| Arc::clone(pod));
+        if order(observed) <= order(pod) {
+            *observed = Arc::clone(pod);
         }
     }
 }
 
-/// Pods that are in the status by their identities, and will be in its counts.
+/// Pods listed by uid in the status, which are not yet in its counts.
 struct Uncounted<'a> {
     succeeded: HashSet<&'a str>,
     failed: HashSet<&'a str>,
@@ -144,69 +144,69 @@ impl<'a> Uncounted<'a> {
     }
 }
 
-/// A number of pods as the API has it; there are never so many that it does not fit.
+/// A number of pods as in the API; it always fits.
 pub(super) fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// Whether a pod is the job's to count: it has not let go of it, and its index is one of the job's.
+/// True if the job has to count the pod: it has the tracking finalizer, and a valid index.
 pub(super) fn is_to_count(job: &Job, pod: &Pod) -> bool {
     pod.metadata.has_finalizer(FINALIZER) && (!job.is_indexed() || has_valid_index(job, pod))
 }
 
-/// Whether a pod has an index that the job has, too.
+/// True if the pod has an index within the job's completions.
 pub(super) fn has_valid_index(job: &Job, pod: &Pod) -> bool {
     index_of(pod).is_some_and(|index| index < job.spec.completions.unwrap_or_default())
 }
 
-/// The index of a pod.
+/// Completion index of a pod.
 pub(super) fn index_of(pod: &Pod) -> Option<i32> {
     count_in(pod, INDEX)
 }
 
-/// Whether pods are replaced only when they have come to their end, and not when they are deleted.
-pub(super) fn waits_for_the_end(job: &Job) -> bool {
+/// True if pods are replaced only when they are finished, not as soon as they are terminating.
+pub(super) fn replaces_only_finished(job: &Job) -> bool {
     &*job.spec.pod_replacement_policy == "Failed" || job.spec.pod_failure_policy.is_some()
 }
 
-/// Whether a pod has failed. One that is deleted may never say so, as when its node is gone.
+/// True if a pod has failed. A deleted pod may never report that, for example if its node is gone.
 pub(super) fn is_failed(job: &Job, pod: &Pod) -> bool {
     let gone = pod.metadata.is_terminating() && pod.status.phase != Phase::Succeeded;
-    pod.status.phase == Phase::Failed || gone && !waits_for_the_end(job)
+    pod.status.phase == Phase::Failed || gone && !replaces_only_finished(job)
 }
 
-/// Whether a pod is being deleted and has not come to its end.
+/// True if a pod is terminating and not finished.
 pub(super) fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.is_terminating() && !pod.is_finished()
 }
 
-/// Whether there is no further pod for the index of one that failed.
+/// True if the index of a failed pod is not retried.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
-    match judge(job, pod) {
+    match failure_action(job, pod) {
         Failure::FailIndex => true,
         Failure::Ignore => false,
         _ => count_in(pod, FAILURE_COUNT).unwrap_or_default() >= limit,
     }
 }
 
-/// How often the index of a pod failed before it, counting what is ignored.
+/// Number of earlier failures of the pod's index, including ignored ones.
 pub(super) fn failures_of(pod: &Pod) -> i32 {
     let count = |annotation| count_in(pod, annotation).unwrap_or_default();
     count(FAILURE_COUNT).saturating_add(count(IGNORED_FAILURE_COUNT))
 }
 
-/// How often the index of a pod that failed has failed with it: what counts, and what is ignored.
+/// Numbers of counted and ignored failures of a failed pod's index, including this one.
 pub(super) fn failures_with(job: &Job, pod: &Pod) -> (i32, i32) {
     let count = |annotation| count_in(pod, annotation).unwrap_or_default();
     let (counted, ignored) = (count(FAILURE_COUNT), count(IGNORED_FAILURE_COUNT));
-    if judge(job, pod).counts() {
+    if failure_action(job, pod).counts() {
         (counted.saturating_add(1), ignored)
     } else {
         (counted, ignored.saturating_add(1))
     }
 }
 
-/// A count in an annotation; what people may have made of it that is none is left out of account.
+/// Parses a count in an annotation; values that users have made invalid are ignored.
 fn count_in(pod: &Pod, annotation: &str) -> Option<i32> {
     pod.metadata.annotations.get(annotation)?.parse().ok().filter(|count| *count >= 0)
 }

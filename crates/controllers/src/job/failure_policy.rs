@@ -1,32 +1,32 @@
-//! What the failure of a pod means, by the rules of the job.
+//! Evaluates the pod failure policy of a job.
 
 use crate::view::{Condition, ContainerStatus, ExitCodes, Job, Pod, PodFailureRule};
 
-/// What a failed pod leads to.
+/// Consequence of a pod failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It counts, as does one that no rule is about.
+    /// It counts; the default if no rule matches.
     Count,
-    /// It is as if it had not been.
+    /// It does not count.
     Ignore,
-    /// It counts, and its index is not tried again.
+    /// It counts, and its index is not retried.
     FailIndex,
-    /// It counts, and the job is over.
+    /// It counts, and the job fails.
     FailJob {
-        /// Why.
+        /// Message of the condition.
         message: String,
     },
 }
 
 impl Failure {
-    /// Whether it is one of the failures of the job.
+    /// True if it counts towards the backoff limit.
     pub(super) fn counts(&self) -> bool {
         *self != Self::Ignore
     }
 }
 
-/// What the first rule says that is about this failure.
-pub(super) fn judge(job: &Job, pod: &Pod) -> Failure {
+/// Applies the first matching rule.
+pub(super) fn failure_action(job: &Job, pod: &Pod) -> Failure {
     match first_rule(job, pod) {
         Some((_, "Ignore", _)) => Failure::Ignore,
         Some((_, "FailIndex", _)) => Failure::FailIndex,
@@ -37,15 +37,15 @@ pub(super) fn judge(job: &Job, pod: &Pod) -> Failure {
     }
 }
 
-/// What that rule is called, if there is one.
+/// Action of the first matching rule, if there is one.
 pub(super) fn rule_about(job: &Job, pod: &Pod) -> Option<&'static str> {
     first_rule(job, pod).map(|(_, action, _)| action)
 }
 
-/// What rules can say. Those of a later version say nothing to us.
+/// Known actions. Rules with actions of later versions are ignored.
 const ACTIONS: [&str; 4] = ["Ignore", "Count", "FailIndex", "FailJob"];
 
-/// Which rule is the first that is about a failure, what it says, and what it found.
+/// Index, action and description of the first matching rule.
 fn first_rule(job: &Job, pod: &Pod) -> Option<(usize, &'static str, String)> {
     let rules = job.spec.pod_failure_policy.iter().flat_map(|policy| policy.rules.iter());
     rules.enumerate().find_map(|(index, rule)| {
@@ -54,7 +54,7 @@ fn first_rule(job: &Job, pod: &Pod) -> Option<(usize, &'static str, String)> {
     })
 }
 
-/// What a rule found in a pod, as people are told.
+/// Description of what a rule matched, for the condition's message.
 fn matched(rule: &PodFailureRule, pod: &Pod) -> Option<String> {
     let (namespace, name) = (pod.metadata.namespace(), pod.metadata.name());
     if let Some(codes) = &rule.on_exit_codes {
@@ -69,7 +69,7 @@ fn matched(rule: &PodFailureRule, pod: &Pod) -> Option<String> {
     }
 }
 
-/// The code a container failed with, if it is one of those.
+/// Exit code of a failed container, if the rule matches it.
 fn exit_code(status: &ContainerStatus, codes: &ExitCodes) -> Option<i32> {
     let code = status.state.terminated.as_ref()?.exit_code;
     let is_meant = codes.container_name.as_ref().is_none_or(|name| *name == status.name);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_decides() {
+    fn first_matching_rule_applies() {
         let codes = |action: &str, operator: &str, values: &[i32]| json!({"action": action, "onExitCodes": {"operator": operator, "values": values}});
         let rules = json!([
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -122,13 +122,13 @@ mod tests {
             codes("Count", "In", &[1]),
         ]);
         let job = job(rules);
-        let judged = |codes: &[(&str, i32)], init| judge(&job, &pod(codes, init, json!([])));
+        let judged = |codes: &[(&str, i32)], init| failure_action(&job, &pod(codes, init, json!([])));
         let failed = |text: &str| Failure::FailJob { message: text.to_owned() };
         assert_eq!(judged(&[("main", 1)], None), Failure::Count);
         assert_eq!(judged(&[("main", 2)], None), Failure::Count, "no rule");
         assert_eq!(judged(&[("main", 3)], None), Failure::FailIndex);
         assert_eq!(judged(&[("other", 5)], None), Failure::Count, "another container");
-        assert_eq!(judged(&[("main", 0)], None), Failure::Count, "0 is no failure");
+        assert_eq!(judged(&[("main", 0)], None), Failure::Count, "exit code 0 is not a failure");
         assert_eq!(
             judged(&[("other", 0), ("main", 5)], None),
             failed("Container main for pod n/p failed with exit code 5 matching FailJob rule at index 2")
@@ -139,19 +139,19 @@ mod tests {
         );
         let disrupted =
             json!([{"type": "Ready", "status": "False"}, {"type": "DisruptionTarget", "status": "True"}]);
-        assert_eq!(judge(&job, &pod(&[("main", 5)], None, disrupted)), Failure::Ignore);
+        assert_eq!(failure_action(&job, &pod(&[("main", 5)], None, disrupted)), Failure::Ignore);
         assert!(!Failure::Ignore.counts() && Failure::FailIndex.counts());
         let named = |code| rule_about(&job, &pod(&[("main", code)], None, json!([])));
         assert_eq!([1, 2, 3, 5].map(named), [Some("Count"), None, Some("FailIndex"), Some("FailJob")]);
     }
 
     #[test]
-    fn conditions_can_end_a_job() {
+    fn pod_condition_rule_fails_the_job() {
         let pattern = json!([{"type": "ConfigIssue", "status": "True"}]);
         let job = job(json!([{"action": "FailJob", "onPodConditions": pattern}]));
         let condition = json!([{"type": "ConfigIssue", "status": "True"}]);
         let message = "Pod n/p has condition ConfigIssue matching FailJob rule at index 0".to_owned();
-        assert_eq!(judge(&job, &pod(&[], None, condition)), Failure::FailJob { message });
-        assert_eq!(judge(&Job::default(), &pod(&[("c", 1)], None, json!([]))), Failure::Count);
+        assert_eq!(failure_action(&job, &pod(&[], None, condition)), Failure::FailJob { message });
+        assert_eq!(failure_action(&Job::default(), &pod(&[("c", 1)], None, json!([]))), Failure::Count);
     }
 }

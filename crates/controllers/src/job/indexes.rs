@@ -1,12 +1,12 @@
-//! Sets of completion indexes, and how a status writes them: `1,3-5,7`.
+//! Sets of completion indexes, and their text form in the status: `1,3-5,7`.
 
 use std::fmt;
 
-/// A set of indexes as ranges that ascend and do not touch. A hundred thousand indexes are usually a few.
+/// A set of indexes as ascending, separate ranges. A hundred thousand indexes usually are a few ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<Range>);
 
-/// Both ends belong to it.
+/// Inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Range {
     first: i32,
@@ -14,7 +14,7 @@ struct Range {
 }
 
 impl Indexes {
-    /// Reads the indexes below `completions`; what is none is left out.
+    /// Parses the indexes below `completions`; invalid ones are ignored.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let range = |part: &str| -> Option<Range> {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -38,7 +38,7 @@ impl Indexes {
         Self(joined)
     }
 
-    /// Those in either set.
+    /// Union of two sets.
     pub(super) fn union(&self, other: &Self) -> Self {
         Self::of_ranges([&self.0[..], &other.0].concat())
     }
@@ -48,7 +48,7 @@ impl Indexes {
         self.0.get(at).is_some_and(|range| range.first <= index)
     }
 
-    /// How many there are.
+    /// Number of indexes.
     pub(super) fn len(&self) -> i32 {
         self.0.iter().map(|range| range.last - range.first + 1).sum()
     }
@@ -57,7 +57,7 @@ impl Indexes {
         self.0.is_empty()
     }
 
-    /// How many are in both sets.
+    /// Number of indexes in both sets.
     pub(super) fn common(&self, other: &Self) -> i32 {
         let both = |one: &Range, other: &Range| one.last.min(other.last) - one.first.max(other.first) + 1;
         self.0.iter().flat_map(|one| other.0.iter().map(move |other| both(one, other).max(0))).sum()
@@ -83,7 +83,7 @@ impl FromIterator<i32> for Indexes {
 }
 
 impl fmt::Display for Indexes {
-    /// Two neighbours are written as two numbers, more as a range.
+    /// Two adjacent indexes are written as two numbers, more as a range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, Range { first, last }) in self.0.iter().enumerate() {
             let comma = if position == 0 { "" } else { "," };
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn indexes_parse_and_format() {
         for (text, completions, expected, len) in [
             ("", 10, "", 0),
             ("0", 10, "0", 1),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_and_asked() {
+    fn union_contains_and_common() {
         let evens: Indexes = [4, 0, 2].into_iter().collect();
         let odds: Indexes = [1, 5, 1].into_iter().collect();
         assert_eq!(evens.union(&odds).to_string(), "0-2,4,5");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_are_missing_are_found() {
+    fn first_missing_skips_contained_indexes() {
         let some = Indexes::parse("1-2,5", 10);
         assert_eq!(some.first_missing(3, 8), [0, 3, 4]);
         assert_eq!(some.first_missing(9, 8), [0, 3, 4, 6, 7]);

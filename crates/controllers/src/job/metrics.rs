@@ -1,4 +1,4 @@
-//! What is counted of jobs, under upstream's names (`pkg/controller/job/metrics`).
+//! Metrics of jobs, under Kubernetes' names (`pkg/controller/job/metrics`).
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::indexes::Indexes;
 use super::plan::PodChange;
 use crate::view::{Job, JobEnd, JobStatus, Pod, condition};
 
-/// What a look at a job did, as a label says it, if nothing is decided about its pods.
-pub(super) const RECONCILING: &str = "reconciling";
+/// Value of the `action` label if no pods are changed.
+pub(super) const ACTION_RECONCILING: &str = "reconciling";
 
 #[derive(Debug)]
 pub(super) struct JobMetrics {
@@ -23,7 +23,7 @@ pub(super) struct JobMetrics {
     managed_elsewhere: Counters<1>,
     pods_finished: Counters<2>,
     failures_handled: Counters<1>,
-    held_at_end: Counters<1>,
+    terminated_with_finalizer: Counters<1>,
     finished_indexes: Counters<2>,
     pods_created: Counters<2>,
 }
@@ -34,50 +34,50 @@ impl JobMetrics {
         Self {
             sync_duration: metrics.histograms(
                 "job_controller_job_sync_duration_seconds",
-                "How long looks at jobs took.",
+                "Duration of job syncs.",
                 Buckets::exponential(0.004, 2.0, 15),
                 sync,
             ),
-            syncs: metrics.counters("job_controller_job_syncs_total", "Looks at jobs.", sync),
+            syncs: metrics.counters("job_controller_job_syncs_total", "Job syncs.", sync),
             finished: metrics.counters(
                 "job_controller_jobs_finished_total",
-                "Jobs that came to their end.",
+                "Finished jobs.",
                 ["completion_mode", "result", "reason"],
             ),
             managed_elsewhere: metrics.counters(
                 "job_controller_jobs_by_external_controller_total",
-                "Jobs that somebody else runs.",
+                "Jobs managed by another controller.",
                 ["controller_name"],
             ),
             pods_finished: metrics.counters(
                 "job_controller_job_pods_finished_total",
-                "Pods at their end that are counted.",
+                "Finished pods that are counted.",
                 ["completion_mode", "result"],
             ),
             failures_handled: metrics.counters(
                 "job_controller_pod_failures_handled_by_failure_policy_total",
-                "Failed pods that a rule was about, by what it says.",
+                "Failed pods that matched a rule, by action.",
                 ["action"],
             ),
-            held_at_end: metrics.counters(
+            terminated_with_finalizer: metrics.counters(
                 "job_controller_terminated_pods_tracking_finalizer_total",
-                "Pods at their end that a finalizer holds, as they come (add) and go (delete).",
+                "Finished pods with the tracking finalizer, as they gain (add) and lose (delete) it.",
                 ["event"],
             ),
             finished_indexes: metrics.counters(
                 "job_controller_job_finished_indexes_total",
-                "Indexes that came to their end.",
+                "Finished indexes.",
                 ["status", "backoffLimit"],
             ),
             pods_created: metrics.counters(
                 "job_controller_job_pods_creation_total",
-                "Pods that were made, by why.",
+                "Created pods, by reason.",
                 ["reason", "status"],
             ),
         }
     }
 
-    /// A look at a job is over.
+    /// Records a sync.
     pub(super) fn synced(&self, job: &Job, is_success: bool, action: &str, took: Duration) {
         let result = if is_success { "success" } else { "error" };
         let labels = [completion_mode(job), result, action];
@@ -85,7 +85,7 @@ impl JobMetrics {
         self.syncs.with(labels).inc();
     }
 
-    /// A job is seen for the first time.
+    /// Records a new job.
     pub(super) fn saw_job(&self, change: &Change<Job>) {
         let new = change.new.as_ref().filter(|_| change.old.is_none());
         if let Some(manager) = new.and_then(|job| super::managed_elsewhere(job)) {
@@ -93,18 +93,19 @@ impl JobMetrics {
         }
     }
 
-    /// A pod has changed.
+    /// Records a change of a pod.
     pub(super) fn saw_pod(&self, change: &Change<Pod>) {
-        let is_held_at_end = |pod: &Pod| pod.is_finished() && pod.metadata.has_finalizer(FINALIZER);
-        let was = change.old.as_deref().is_some_and(is_held_at_end);
-        let is = change.new.as_deref().is_some_and(is_held_at_end);
+        let is_terminated_with_finalizer =
+            |pod: &Pod| pod.is_finished() && pod.metadata.has_finalizer(FINALIZER);
+        let was = change.old.as_deref().is_some_and(is_terminated_with_finalizer);
+        let is = change.new.as_deref().is_some_and(is_terminated_with_finalizer);
         if was != is {
-            self.held_at_end.with([if is { "add" } else { "delete" }]).inc();
+            self.terminated_with_finalizer.with([if is { "add" } else { "delete" }]).inc();
         }
     }
 
-    /// The status of a job was written.
-    pub(super) fn wrote(&self, job: &Job, old: &JobStatus, new: &JobStatus) {
+    /// Records a written status.
+    pub(super) fn status_written(&self, job: &Job, old: &JobStatus, new: &JobStatus) {
         let mode = completion_mode(job);
         let mut succeeded = new.succeeded.saturating_sub(old.succeeded);
         if job.is_indexed() {
@@ -128,14 +129,14 @@ impl JobMetrics {
         }
     }
 
-    /// Rules were about the failures of pods that are counted now.
+    /// Records matched pod failure rules.
     pub(super) fn handled(&self, actions: &[&'static str]) {
         for action in actions {
             self.failures_handled.with([action]).inc();
         }
     }
 
-    /// Pods were made, or could not be.
+    /// Records created pods, and failures to create them.
     pub(super) fn created(&self, facts: &Facts<'_>, created: usize, failed: usize) {
         let reason = if facts.failed > 0 && &*facts.job.spec.pod_replacement_policy == "Failed" {
             "recreate_failed"
@@ -152,11 +153,11 @@ impl JobMetrics {
     }
 }
 
-/// What is done about the pods of a job, as a label says it.
+/// Value of the `action` label.
 pub(super) fn action(job: &Job, change: &PodChange) -> &'static str {
     match change {
-        PodChange::End(_) => RECONCILING,
-        PodChange::Nothing if job.metadata.is_terminating() => RECONCILING,
+        PodChange::End(_) => ACTION_RECONCILING,
+        PodChange::Nothing if job.metadata.is_terminating() => ACTION_RECONCILING,
         PodChange::Nothing => "tracking",
         PodChange::Remove(_) => "pods_deleted",
         PodChange::Create(_) => "pods_created",
@@ -167,13 +168,13 @@ fn completion_mode(job: &Job) -> &'static str {
     if job.is_indexed() { "Indexed" } else { "NonIndexed" }
 }
 
-/// How many indexes the text names that the job has.
+/// Number of valid indexes in the text.
 fn count(job: &Job, indexes: Option<&str>) -> i32 {
     let completions = job.spec.completions.unwrap_or_default();
     indexes.map_or(0, |indexes| Indexes::parse(indexes, completions).len())
 }
 
-/// Fewer than before are none: a job that was made smaller takes nothing back.
+/// Decreases are ignored: a job that was scaled down does not reset the counter.
 fn add<const N: usize>(counters: &Counters<N>, labels: [&str; N], more: i32) {
     if let Ok(more @ 1..) = u64::try_from(more) {
         counters.with(labels).add(more);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_and_indexes_are_counted_as_the_status_grows() {
+    fn status_changes_increment_pod_and_index_counters() {
         let metrics = Metrics::default();
         let counted = JobMetrics::new(&metrics);
         let spec = json!({"completionMode": "Indexed", "completions": 4, "backoffLimitPerIndex": 1});
@@ -205,8 +206,8 @@ mod tests {
             "completedIndexes": "0-2", "failedIndexes": "3", "succeeded": 3, "failed": 3, "conditions": conditions,
         });
         let new = job(&spec, &status);
-        counted.wrote(&old, &old.status, &new.status);
-        counted.wrote(&new, &new.status, &new.status);
+        counted.status_written(&old, &old.status, &new.status);
+        counted.status_written(&new, &new.status, &new.status);
         let expected = [
             r#"job_controller_job_finished_indexes_total{status="failed",backoffLimit="perIndex"} 1"#,
             r#"job_controller_job_finished_indexes_total{status="succeeded",backoffLimit="perIndex"} 2"#,
@@ -218,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_told_by_what_it_did() {
+    fn sync_is_labelled_by_action() {
         let ours = job(&json!({}), &json!({}));
         assert_eq!(action(&ours, &PodChange::Nothing), "tracking");
         assert_eq!(action(&ours, &PodChange::Remove(Vec::new())), "pods_deleted");
         assert_eq!(action(&ours, &PodChange::Create(Vec::new())), "pods_created");
-        assert_eq!(action(&ours, &PodChange::End(Vec::new())), RECONCILING);
+        assert_eq!(action(&ours, &PodChange::End(Vec::new())), ACTION_RECONCILING);
         let metrics = Metrics::default();
         JobMetrics::new(&metrics).synced(&ours, true, "tracking", Duration::from_millis(5));
         let text = metrics.text();
@@ -234,7 +235,7 @@ mod tests {
             format!("job_controller_job_sync_duration_seconds_bucket{{{labels},le=\"0.008\"}} 1"),
             format!("job_controller_job_sync_duration_seconds_bucket{{{labels},le=\"65.536\"}} 1"),
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} in {text}");
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
     }
 }

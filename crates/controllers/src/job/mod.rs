@@ -1,8 +1,8 @@
-//! Runs pods until enough of them have succeeded.
+//! Jobs: runs pods until enough of them have succeeded.
 //!
-//! [`plan`] says from what is known which pods to make and to delete and whether the job is over, [`track`]
-//! what the status becomes and which pods can go. Between them, and after them, are the requests; each may
-//! fail, and the next look at the job finds where things stand.
+//! [`plan`] decides which pods to create and delete and whether the job is finished, [`track`] computes the status
+//! and which finalizers can be removed. Requests run between and after them; each may fail, and the next sync
+//! continues from the state it finds.
 
 mod backoff;
 mod facts;
@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_base::Clock;
 use coracle_runtime::{
-    Action, Behind, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
-    Written,
+    Action, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    StaleCache, Written,
 };
 use futures_util::StreamExt;
 use futures_util::stream::iter;
@@ -35,35 +35,35 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::pod_control::{
-    ClaimError, MAX_IN_FLIGHT, Owner, OwnerKind, PodControl, StaleSyncs, owners_concerned, slow_start,
+    ClaimError, MAX_IN_FLIGHT, Owner, OwnerKind, PodControl, StaleSyncs, owners_to_enqueue, slow_start,
 };
 use crate::view::{Job, JobStatus, Pod, jobs};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use backoff::Backoff;
-use facts::{Facts, Known, number};
-use metrics::{JobMetrics, RECONCILING, action};
+use facts::{Facts, Observed, number};
+use metrics::{ACTION_RECONCILING, JobMetrics, action};
 use plan::{NewPod, Plan, PodChange, plan};
-use track::{Outcome, Told, Tracking, track};
+use track::{Outcome, PlannedEvent, Tracking, track};
 
-/// What events and owner references call a job.
+/// API version and kind of a job in events and owner references.
 const JOB: OwnerKind = OwnerKind { api_version: "batch/v1", kind: "Job" };
 
-/// What holds a pod until it is counted.
+/// Finalizer of pods that are not counted yet.
 const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
-/// Which index a pod has: a label and an annotation.
+/// Label and annotation with the completion index of a pod.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// How often the index of a pod failed before it.
+/// Annotation with the number of counted failures of the pod's index before it.
 const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
-/// How often that did not count.
+/// Annotation with the number of ignored failures.
 const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// Who manages a job if nobody is named.
+/// This controller's name in `spec.managedBy`, the default.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
-/// Jobs that are worked on at a time, as upstream's `concurrent-job-syncs`.
+/// Concurrent reconciles: the default of `--concurrent-job-syncs`.
 const WORKERS: usize = 5;
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "job-controller", register };
@@ -79,7 +79,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
         objects: Objects::of::<k8s_openapi::api::batch::v1::Job>(manager.client()),
         jobs: jobs.clone(),
         pods,
-        writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
         backoffs: Backoffs::default(),
         clock: settings.clock.clone(),
         stale: StaleSyncs::new(manager.metrics(), "job_controller_stale_sync_skips_total"),
@@ -93,33 +93,33 @@ fn register(manager: &mut Manager, settings: &Settings) {
         })
         .watches(&changed, move |change| {
             of_pods.saw_pod(change);
-            owners_concerned(change, JOB, known.store(), Job::selector)
+            owners_to_enqueue(change, JOB, known.store(), Job::selector)
         })
         .workers(WORKERS);
     manager.add(controller);
 }
 
-/// Who else is to run a job.
+/// Name of the other controller that manages a job.
 fn managed_elsewhere(job: &Job) -> Option<&str> {
     job.spec.managed_by.as_deref().filter(|manager| *manager != MANAGER)
 }
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("the server refused")]
+    #[error("request to the server failed")]
     Refused(#[from] kube::Error),
-    #[error("cannot tell whose the pods are")]
+    #[error("cannot claim pods")]
     Claim(#[from] ClaimError),
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
 }
 
-/// What is remembered of the failures of jobs. They are forgotten with the job, and with the process.
+/// Backoff of jobs, in memory. An entry is removed with its job.
 #[derive(Debug, Default)]
 struct Backoffs(Mutex<HashMap<ObjectKey, (Box<str>, Backoff)>>);
 
 impl Backoffs {
-    /// Another job of the same name has failures of its own.
+    /// A new job of the same name has its own backoff.
     fn get(&self, key: &ObjectKey, uid: &str) -> Backoff {
         let known = self.all().get(key).filter(|(known, _)| **known == *uid).map(|(_, backoff)| *backoff);
         known.unwrap_or_default()
@@ -146,7 +146,7 @@ struct Jobs {
     objects: Objects,
     jobs: Informer<Job>,
     pods: PodControl,
-    writes: OwnWrites,
+    writes: ReadYourWrites,
     backoffs: Backoffs,
     clock: Clock,
     stale: StaleSyncs,
@@ -165,33 +165,33 @@ impl Reconcile for Jobs {
             self.backoffs.forget(key);
             return Ok(Action::AwaitChange);
         };
-        let mut action = RECONCILING;
+        let mut action = ACTION_RECONCILING;
         let synced = self.sync(key, &job, &mut action).await;
         self.metrics.synced(&job, synced.is_ok(), action, self.clock.uptime().saturating_sub(began));
         match synced {
-            // What was decided on is old, or gone; the change that made it so brings the key back.
-            Err(Error::Refused(error)) if refusal::is_outdated(&error) => Ok(Action::AwaitChange),
+            // The decision was based on an outdated or deleted object; its change enqueues the key again.
+            Err(Error::Refused(error)) if api_error::is_outdated(&error) => Ok(Action::AwaitChange),
             done => done,
         }
     }
 }
 
 impl Jobs {
-    /// Notes in `did` what was done, once that is decided.
+    /// Stores the metrics label of the decision in `did`.
     async fn sync(&self, key: &ObjectKey, job: &Job, did: &mut &'static str) -> Result<Action, Error> {
         let owner = Owner { key, kind: JOB, metadata: &job.metadata };
         let pods = self.claim(&owner, job).await?;
         if pods.iter().any(|pod| !pod.metadata.is_controlled_by(job.metadata.uid())) {
-            // One was just taken on, and will be counted when the informer knows that it is held.
+            // A pod was just adopted, and is counted once the informer has seen its finalizer.
             return Ok(Action::AwaitChange);
         }
         let backoff = self.backoffs.get(key, job.metadata.uid());
-        let plan = plan(Known { job, pods: &pods, backoff, now: self.clock.now() });
+        let plan = plan(Observed { job, pods: &pods, backoff, now: self.clock.now() });
         *did = action(job, &plan.change);
         let (outcome, changed) = self.change(&owner, &plan).await;
         let tracking = track(&plan, outcome);
-        let tracked = self.carry_out(&owner, job, &plan, tracking).await;
-        // Counting goes on even if pods cannot be made, or else a full quota would never become free.
+        let tracked = self.apply(&owner, job, &plan, tracking).await;
+        // Counting continues even if pods cannot be created: otherwise an exhausted quota would never become free.
         tracked?;
         changed?;
         Ok(plan.after.map_or(Action::AwaitChange, Action::RequeueAfter))
@@ -203,7 +203,7 @@ impl Jobs {
         Ok(self.pods.claim(&self.objects, owner, candidates, matches, &[FINALIZER]).await?)
     }
 
-    /// Changes the pods as planned, as far as that goes.
+    /// Applies the planned change of pods, as far as possible.
     async fn change(&self, owner: &Owner<'_>, plan: &Plan<'_>) -> (Outcome, kube::Result<()>) {
         match &plan.change {
             PodChange::Nothing => (Outcome::default(), Ok(())),
@@ -225,8 +225,8 @@ impl Jobs {
         let create = || async {
             let Some(new) = new.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
             match self.pods.create(owner, &pod::pod(&prototype, job, *new)).await {
-                // All the others would be refused likewise, and it ends with the namespace.
-                Err(error) if refusal::is_terminating(&error) => Ok(()),
+                // All other creations would be rejected likewise, and the job is deleted with the namespace.
+                Err(error) if api_error::namespace_is_terminating(&error) => Ok(()),
                 Err(error) => {
                     failed.fetch_add(1, Ordering::Relaxed);
                     Err(error)
@@ -243,11 +243,11 @@ impl Jobs {
         &self,
         owner: &Owner<'_>,
         pods: &[Arc<Pod>],
-        let_go: bool,
+        remove_finalizer: bool,
     ) -> (Outcome, kube::Result<()>) {
         let deletions = pods.iter().cloned().map(|pod| async move {
-            if let_go {
-                self.let_go(owner, &pod).await?;
+            if remove_finalizer {
+                self.remove_finalizer(owner, &pod).await?;
             }
             self.pods.delete(owner, &pod).await?;
             Ok(pod.is_ready())
@@ -259,8 +259,8 @@ impl Jobs {
         (outcome, done.into_iter().find_map(Result::err).map_or(Ok(()), Err))
     }
 
-    /// Writes the status, lets pods go, and writes what that changed.
-    async fn carry_out(
+    /// Writes the status, removes finalizers, and writes the status again.
+    async fn apply(
         &self,
         owner: &Owner<'_>,
         job: &Job,
@@ -270,36 +270,36 @@ impl Jobs {
         let mut version: Box<str> = job.metadata.resource_version().into();
         if tracking.status != job.status {
             version = self.write(owner, &tracking.status, &version).await?;
-            self.metrics.wrote(job, &job.status, &tracking.status);
-            self.tell(owner, &tracking.told);
+            self.metrics.status_written(job, &job.status, &tracking.status);
+            self.record_events(owner, &tracking.events);
         }
         self.metrics.handled(&tracking.handled);
         self.backoffs.set(owner.key, job.metadata.uid(), plan.facts.backoff);
         let written = tracking.status.clone();
-        let releases =
-            tracking.let_go.iter().cloned().map(|pod| async move {
-                self.let_go(owner, &pod).await.map(|()| pod.metadata.uid().to_owned())
-            });
+        let releases = tracking.remove_finalizer.iter().cloned().map(|pod| async move {
+            self.remove_finalizer(owner, &pod).await.map(|()| pod.metadata.uid().to_owned())
+        });
         let released: Vec<_> = iter(releases).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        tracking.settle(released.iter().flatten().map(String::as_str));
+        tracking.released(released.iter().flatten().map(String::as_str));
         let failure = released.into_iter().find_map(Result::err);
-        let told = if failure.is_none() { tracking.finish(job) } else { Vec::new() };
+        let events = if failure.is_none() { tracking.finish(job) } else { Vec::new() };
         if tracking.status != written {
             self.write(owner, &tracking.status, &version).await?;
-            self.metrics.wrote(job, &written, &tracking.status);
-            self.tell(owner, &told);
+            self.metrics.status_written(job, &written, &tracking.status);
+            self.record_events(owner, &events);
         }
         failure.map_or(Ok(()), Err)
     }
 
-    /// Takes the finalizer from a pod. One that is gone needs none.
-    async fn let_go(&self, owner: &Owner<'_>, pod: &Pod) -> kube::Result<()> {
+    /// Removes the finalizer of a pod. A missing pod is not an error.
+    async fn remove_finalizer(&self, owner: &Owner<'_>, pod: &Pod) -> kube::Result<()> {
         if !pod.metadata.has_finalizer(FINALIZER) {
             return Ok(());
         }
-        let key = owner.beside(pod.metadata.name());
-        match self.pods.objects().patch::<Written>(&key, &PatchParams::default(), &letting_go(pod)).await {
-            Err(error) if refusal::is_missing(&error) => Ok(()),
+        let key = owner.namespaced_key(pod.metadata.name());
+        match self.pods.objects().patch::<Written>(&key, &PatchParams::default(), &finalizer_patch(pod)).await
+        {
+            Err(error) if api_error::is_missing(&error) => Ok(()),
             done => done.map(|written| self.pods.note(owner.key, &written)),
         }
     }
@@ -312,16 +312,16 @@ impl Jobs {
         written.map(|written| written.metadata.resource_version)
     }
 
-    fn tell(&self, owner: &Owner<'_>, told: &[Told]) {
-        for Told { is_warning, reason, message } in told {
+    fn record_events(&self, owner: &Owner<'_>, events: &[PlannedEvent]) {
+        for PlannedEvent { is_warning, reason, message } in events {
             let kind = if *is_warning { EventType::Warning } else { EventType::Normal };
-            self.pods.tell(owner, kind, reason, &**message);
+            self.pods.record_event(owner, kind, reason, &**message);
         }
     }
 }
 
-/// The identity keeps another pod of the same name from being changed.
-fn letting_go(pod: &Pod) -> Patch<Value> {
+/// The uid prevents changing another pod of the same name.
+fn finalizer_patch(pod: &Pod) -> Patch<Value> {
     let finalizers = json!([FINALIZER]);
     let metadata = json!({"uid": pod.metadata.uid(), "$deleteFromPrimitiveList/finalizers": finalizers});
     Patch::Strategic(json!({"metadata": metadata}))

@@ -1,8 +1,8 @@
-//! Jobs in a world where everything can fail: requests are refused, the controller crashes between any two of
-//! them and forgets what it knew, pods end and are deleted at any time, and people change their minds.
+//! Random jobs in a model where everything can fail: requests are rejected, the controller crashes between any two of
+//! them and loses its memory, pods finish and are deleted at any time, and users change the job.
 //!
-//! Whatever happens: each pod is counted once, counts do not go down, no index runs twice at a time, no pod
-//! is held for ever, and a job that can end does.
+//! In all cases each pod is counted once, counts never decrease, no index runs twice at a time, no finalizer stays
+//! forever, and a job that can finish does.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,39 +12,39 @@ use coracle_base::{Rng, Timestamp};
 use serde_json::{Value, json};
 
 use super::backoff::Backoff;
-use super::facts::{Known, has_valid_index, index_of, is_failed, waits_for_the_end};
-use super::failure_policy::judge;
+use super::facts::{Observed, has_valid_index, index_of, is_failed, replaces_only_finished};
+use super::failure_policy::failure_action;
 use super::plan::{NewPod, PodChange, plan};
 use super::track::{Outcome, Tracking, track};
 use super::{FAILURE_COUNT, FINALIZER, IGNORED_FAILURE_COUNT, INDEX};
 use crate::view::{Job, JobStatus, Phase, Pod};
 
-/// How many worlds are tried, and how long each of them is.
+/// Number of models, and of steps of each.
 const SEEDS: u64 = 400;
 const STEPS: usize = 120;
 
-/// After so many quiet rounds everything has to be over.
+/// Rounds without failures in which everything must finish.
 const ROUNDS: usize = 400;
 
-/// Something went wrong on the way, and the reconcile ends.
+/// A request failed, and the reconcile ends.
 struct Stopped;
 
-struct World {
+struct Model {
     rng: Rng,
     now: Timestamp,
     job: Job,
     version: u64,
     pods: Vec<Pod>,
-    made: u64,
-    /// What the controller remembers.
+    created: u64,
+    /// The controller's memory.
     backoff: Backoff,
-    /// How often each pod has moved into a count.
+    /// How often each pod was counted.
     counted: HashMap<Box<str>, u32>,
-    /// One request in so many fails; none if zero.
+    /// One in this many requests fails; none if zero.
     failures: u64,
 }
 
-impl World {
+impl Model {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::seeded(seed);
         let completions = 1 + rng.below(6);
@@ -69,14 +69,14 @@ impl World {
             job,
             version: 1,
             pods: Vec::new(),
-            made: 0,
+            created: 0,
             backoff: Backoff::default(),
             counted: HashMap::new(),
             failures: 8,
         }
     }
 
-    /// A request goes well, or is lost on the way there or back.
+    /// A request succeeds, or is lost on the way there or back.
     fn request<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> Result<T, Stopped> {
         if self.failures > 0 && self.rng.one_in(self.failures) {
             if self.rng.one_in(2) {
@@ -92,8 +92,8 @@ impl World {
     }
 
     fn create(&mut self, new: NewPod) {
-        self.made += 1;
-        let name = format!("p{}", self.made);
+        self.created += 1;
+        let name = format!("p{}", self.created);
         let mut annotations = serde_json::Map::new();
         if let Some(index) = new.index {
             annotations.insert(INDEX.into(), index.to_string().into());
@@ -117,22 +117,22 @@ impl World {
         self.collect();
     }
 
-    fn let_go(&mut self, uid: &str) {
+    fn remove_finalizer(&mut self, uid: &str) {
         if let Some(pod) = self.pod(uid) {
             pod.metadata.finalizers = Box::default();
         }
         self.collect();
     }
 
-    /// What is deleted, at its end and held by nobody is gone.
+    /// Removes pods that are deleted, finished and without finalizer.
     fn collect(&mut self) {
         self.pods.retain(|pod| {
             !pod.metadata.is_terminating() || !pod.is_finished() || pod.metadata.has_finalizer(FINALIZER)
         });
     }
 
-    /// No pod may be let go that is not known by its identity, or by its index, or does not count.
-    fn check_let_go(&self, uid: &str) {
+    /// Checks that a pod whose finalizer is removed is in the status by uid, or by index, or does not count.
+    fn check_finalizer_removal(&self, uid: &str) {
         let Some(pod) = self.pods.iter().find(|pod| pod.metadata.uid() == uid) else { return };
         let (job, status) = (&self.job, &self.job.status);
         let uncounted = &status.uncounted_terminated_pods;
@@ -145,7 +145,7 @@ impl World {
         let matters = !job.is_indexed() || has_valid_index(job, pod);
         match pod.status.phase {
             Phase::Succeeded => assert!(is_known || has_index || !matters, "{uid} succeeded and is lost"),
-            _ if is_failed(job, pod) && judge(job, pod).counts() => {
+            _ if is_failed(job, pod) && failure_action(job, pod).counts() => {
                 assert!(is_known || !matters, "{uid} failed and is lost");
             }
             _ => {}
@@ -156,15 +156,15 @@ impl World {
         if version != self.version {
             return Err(Stopped);
         }
-        self.request(|world| {
-            world.check_write(status);
-            world.job.status = status.clone();
-            world.version += 1;
-            world.version
+        self.request(|model| {
+            model.check_write(status);
+            model.job.status = status.clone();
+            model.version += 1;
+            model.version
         })
     }
 
-    /// A pod moves into a count once, when it is held no more, and counts grow by those that do.
+    /// Checks that a pod is counted once, without its finalizer, and that counts grow only by such pods.
     fn check_write(&mut self, new: &JobStatus) {
         let old = self.job.status.clone();
         let lists = |status: &JobStatus| {
@@ -175,9 +175,9 @@ impl World {
         for (which, (before, after)) in lists(&old).into_iter().zip(lists(new)).enumerate() {
             let left: Vec<_> = before.iter().filter(|uid| !after.contains(uid)).cloned().collect();
             let grown = counts(new)[which] - counts(&old)[which];
-            assert!(grown >= 0, "a count went down");
+            assert!(grown >= 0, "a count decreased");
             if which == 1 || !self.job.is_indexed() {
-                assert_eq!(usize::try_from(grown).unwrap(), left.len(), "a count grew by something else");
+                assert_eq!(usize::try_from(grown).unwrap(), left.len(), "a count grew by other pods");
             }
             for uid in left {
                 let is_held = self.pod(&uid).is_some_and(|pod| pod.metadata.has_finalizer(FINALIZER));
@@ -192,20 +192,20 @@ impl World {
         assert!(self.counted.values().all(|times| *times == 1));
     }
 
-    /// What the controller does, up to where something fails.
+    /// A reconcile of the controller, up to the first failure.
     fn reconcile(&mut self) -> Result<(), Stopped> {
         let (job, version) = (self.job.clone(), self.version);
         if job.end().is_some() {
             return Ok(());
         }
         let pods: Vec<Arc<Pod>> = self.pods.iter().cloned().map(Arc::new).collect();
-        let plan = plan(Known { job: &job, pods: &pods, backoff: self.backoff, now: self.now });
+        let plan = plan(Observed { job: &job, pods: &pods, backoff: self.backoff, now: self.now });
         let (outcome, changed) = self.change(&plan.change);
         if changed.is_err() && self.rng.one_in(2) {
             return Err(Stopped);
         }
-        self.meanwhile();
-        self.carry_out(&job, version, plan.facts.backoff, track(&plan, outcome))
+        self.external_changes();
+        self.apply(&job, version, plan.facts.backoff, track(&plan, outcome))
     }
 
     fn change(&mut self, change: &PodChange) -> (Outcome, Result<(), Stopped>) {
@@ -215,7 +215,7 @@ impl World {
             PodChange::Nothing => {}
             PodChange::Create(new) => {
                 for new in new {
-                    match self.request(|world| world.create(*new)) {
+                    match self.request(|model| model.create(*new)) {
                         Ok(()) => outcome.created += 1,
                         stopped => all = stopped,
                     }
@@ -223,12 +223,12 @@ impl World {
             }
             PodChange::End(pods) | PodChange::Remove(pods) => {
                 for pod in pods {
-                    let let_go = matches!(change, PodChange::Remove(_));
-                    let deleted = self.request(|world| {
-                        if let_go {
-                            world.let_go(pod.metadata.uid());
+                    let remove_finalizer = matches!(change, PodChange::Remove(_));
+                    let deleted = self.request(|model| {
+                        if remove_finalizer {
+                            model.remove_finalizer(pod.metadata.uid());
                         }
-                        world.delete(pod.metadata.uid());
+                        model.delete(pod.metadata.uid());
                     });
                     match deleted {
                         Ok(()) => outcome.deleted += 1,
@@ -240,7 +240,7 @@ impl World {
         (outcome, all)
     }
 
-    fn carry_out(
+    fn apply(
         &mut self,
         job: &Job,
         mut version: u64,
@@ -253,16 +253,16 @@ impl World {
         self.backoff = backoff;
         let written = tracking.status.clone();
         let mut released = Vec::new();
-        for pod in tracking.let_go.clone() {
+        for pod in tracking.remove_finalizer.clone() {
             let uid = pod.metadata.uid().to_owned();
-            let done = self.request(|world| {
-                world.check_let_go(&uid);
-                world.let_go(&uid);
+            let done = self.request(|model| {
+                model.check_finalizer_removal(&uid);
+                model.remove_finalizer(&uid);
             });
             released.extend(done.is_ok().then_some(uid));
         }
-        let all = released.len() == tracking.let_go.len();
-        tracking.settle(released.iter().map(String::as_str));
+        let all = released.len() == tracking.remove_finalizer.len();
+        tracking.released(released.iter().map(String::as_str));
         if all {
             tracking.finish(job);
         }
@@ -272,8 +272,8 @@ impl World {
         Ok(())
     }
 
-    /// What happens to pods and to the job by other hands.
-    fn meanwhile(&mut self) {
+    /// Changes of pods and of the job by others.
+    fn external_changes(&mut self) {
         if self.failures == 0 {
             return;
         }
@@ -300,7 +300,7 @@ impl World {
             self.version += 1;
         }
         if self.rng.one_in(15) {
-            // Its node is gone, and so is whoever held it but the job.
+            // Its node is gone, and all pods without the tracking finalizer with it.
             self.pods.retain(|pod| pod.metadata.has_finalizer(FINALIZER));
         }
         self.collect();
@@ -309,14 +309,14 @@ impl World {
     fn check(&self) {
         let mut running = HashSet::new();
         for pod in &self.pods {
-            let runs = pod.is_active() || waits_for_the_end(&self.job) && !pod.is_finished();
+            let runs = pod.is_active() || replaces_only_finished(&self.job) && !pod.is_finished();
             if let Some(index) = index_of(pod).filter(|_| runs) {
                 assert!(running.insert(index), "index {index} runs twice");
             }
         }
     }
 
-    /// No more failures, and every pod does its work.
+    /// A round without failures, in which every pod succeeds.
     fn quiet_round(&mut self) {
         self.failures = 0;
         if self.job.spec.suspend && self.job.end().is_none() {
@@ -334,7 +334,7 @@ impl World {
     }
 }
 
-/// Moves a pod on, if it has not come to its end.
+/// Finishes a pod, if it is not finished.
 fn end(pod: &mut Pod, phase: Phase, code: i32, now: Timestamp) {
     if pod.is_finished() {
         return;
@@ -348,29 +348,29 @@ fn end(pod: &mut Pod, phase: Phase, code: i32, now: Timestamp) {
 }
 
 fn run(seed: u64) {
-    let mut world = World::new(seed);
+    let mut model = Model::new(seed);
     for _ in 0..STEPS {
-        world.meanwhile();
-        if world.reconcile().is_err() && world.rng.one_in(3) {
-            // It starts again and remembers nothing.
-            world.backoff = Backoff::default();
+        model.external_changes();
+        if model.reconcile().is_err() && model.rng.one_in(3) {
+            // The controller restarts with empty memory.
+            model.backoff = Backoff::default();
         }
-        world.check();
+        model.check();
     }
     let mut rounds = 0;
-    while world.job.end().is_none() {
-        world.quiet_round();
+    while model.job.end().is_none() {
+        model.quiet_round();
         rounds += 1;
-        assert!(rounds < ROUNDS, "it does not end: {:?}", world.job.status);
+        assert!(rounds < ROUNDS, "it does not end: {:?}", model.job.status);
     }
-    let uncounted = &world.job.status.uncounted_terminated_pods;
+    let uncounted = &model.job.status.uncounted_terminated_pods;
     assert!(uncounted.succeeded.is_empty() && uncounted.failed.is_empty());
-    let held: Vec<_> = world.pods.iter().filter(|pod| pod.metadata.has_finalizer(FINALIZER)).collect();
+    let held: Vec<_> = model.pods.iter().filter(|pod| pod.metadata.has_finalizer(FINALIZER)).collect();
     assert!(held.is_empty(), "held for ever: {held:?}");
 }
 
 #[test]
-fn jobs_bear_everything() {
+fn random_failures_keep_the_invariants() {
     for seed in 0..SEEDS {
         let outcome = std::panic::catch_unwind(|| run(seed));
         assert!(outcome.is_ok(), "seed {seed} fails");

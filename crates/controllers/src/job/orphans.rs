@@ -1,7 +1,6 @@
-//! Pods that are held for a job that will never count them.
+//! Removes the finalizer of pods that no job will count.
 //!
-//! Their job is gone, or was made to let them go, or came to its end without them. They must not stay for
-//! ever, so nothing holds them any more.
+//! Their job was deleted, has orphaned them, or finished without them. The finalizer would keep them forever.
 
 use coracle_runtime::informer::{ObjectMetadata, PartialObject};
 use coracle_runtime::{
@@ -9,12 +8,12 @@ use coracle_runtime::{
 };
 use kube::api::PatchParams;
 
-use super::{FINALIZER, JOB, letting_go, managed_elsewhere};
+use super::{FINALIZER, JOB, finalizer_patch, managed_elsewhere};
+use crate::api_error;
 use crate::pod_control::controlled_by;
-use crate::refusal;
 use crate::view::{Job, Pod};
 
-/// The name in logs.
+/// Name of the controller in logs.
 const NAME: &str = "job-controller-orphan-pods";
 
 pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, jobs: &Informer<Job>) {
@@ -31,21 +30,21 @@ pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, jobs: &Infor
         .watches(pods, |change| {
             change.new.as_deref().filter(|pod| may_be_orphan(pod)).map(|_| change.key.clone())
         })
-        .watches(jobs, move |change| left_behind(change, &known));
+        .watches(jobs, move |change| pods_of_finished_job(change, &known));
     manager.add(controller);
 }
 
-/// A pod that is not being deleted is looked after by its job, if it has one.
+/// A pod that is not terminating is handled by its job, if it has one.
 fn may_be_orphan(pod: &Pod) -> bool {
     let of_job = pod.metadata.controller().is_none_or(|owner| JOB.is_of(owner));
     let may_be_left = pod.metadata.controller().is_none() || pod.metadata.is_terminating();
     pod.metadata.has_finalizer(FINALIZER) && of_job && may_be_left
 }
 
-/// The pods of a job that is gone or over.
-fn left_behind(change: &Change<Job>, pods: &Informer<Pod>) -> Vec<ObjectKey> {
-    let is_over = change.new.as_ref().is_none_or(|job| job.end().is_some());
-    let Some(job) = change.new.as_ref().or(change.old.as_ref()).filter(|_| is_over) else {
+/// Pods of a job that was deleted or has finished.
+fn pods_of_finished_job(change: &Change<Job>, pods: &Informer<Pod>) -> Vec<ObjectKey> {
+    let is_finished = change.new.as_ref().is_none_or(|job| job.end().is_some());
+    let Some(job) = change.new.as_ref().or(change.old.as_ref()).filter(|_| is_finished) else {
         return Vec::new();
     };
     let cluster = change.key.cluster();
@@ -55,33 +54,33 @@ fn left_behind(change: &Change<Job>, pods: &Informer<Pod>) -> Vec<ObjectKey> {
         .collect()
 }
 
-/// What is known of the job of a pod.
+/// Owner of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// It has none.
-    Nobody,
-    /// It is something else.
-    Another,
-    /// It is there, by what the informer knows.
-    Job { is_over: bool, is_ours: bool },
-    /// The informer does not know it.
+    /// No controller.
+    NoController,
+    /// A controller of another kind.
+    OtherKind,
+    /// A job in the informer's cache.
+    Job { is_finished: bool, is_ours: bool },
+    /// A job that is not in the informer's cache.
     Unknown,
 }
 
-/// What to do about a pod.
+/// Next step for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     Keep,
-    LetGo,
-    /// The informer may not know the job yet: that of a pod that is younger than what it knows.
-    Ask,
+    RemoveFinalizer,
+    /// Read the job from the server: the pod may be newer than the informer's cache.
+    CheckServer,
 }
 
 fn plan(owner: Owner) -> Plan {
     match owner {
-        Owner::Nobody | Owner::Job { is_over: true, is_ours: true } => Plan::LetGo,
-        Owner::Another | Owner::Job { .. } => Plan::Keep,
-        Owner::Unknown => Plan::Ask,
+        Owner::NoController | Owner::Job { is_finished: true, is_ours: true } => Plan::RemoveFinalizer,
+        Owner::OtherKind | Owner::Job { .. } => Plan::Keep,
+        Owner::Unknown => Plan::CheckServer,
     }
 }
 
@@ -94,18 +93,18 @@ struct Orphans {
 
 impl Orphans {
     fn owner(&self, key: &ObjectKey, pod: &ObjectMetadata) -> Owner {
-        let Some(owner) = pod.controller() else { return Owner::Nobody };
+        let Some(owner) = pod.controller() else { return Owner::NoController };
         if !JOB.is_of(owner) {
-            return Owner::Another;
+            return Owner::OtherKind;
         }
         let job = self.jobs.store().get(&job_key(key, &owner.name));
         job.filter(|job| job.metadata.uid() == &*owner.uid).map_or(Owner::Unknown, |job| Owner::Job {
-            is_over: job.end().is_some(),
+            is_finished: job.end().is_some(),
             is_ours: managed_elsewhere(&job).is_none(),
         })
     }
 
-    /// Whether the job of a pod is gone, by the server's word.
+    /// True if the pod's job does not exist on the server.
     async fn is_gone(&self, key: &ObjectKey, pod: &ObjectMetadata) -> kube::Result<bool> {
         let Some(owner) = pod.controller() else { return Ok(true) };
         let job: Option<PartialObject> = self.job_objects.get(&job_key(key, &owner.name)).await?;
@@ -123,17 +122,17 @@ impl Reconcile for Orphans {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let pod = self.pods.store().get(key).filter(|pod| pod.metadata.has_finalizer(FINALIZER));
         let Some(pod) = pod else { return Ok(Action::AwaitChange) };
-        let let_go = match plan(self.owner(key, &pod.metadata)) {
+        let remove_finalizer = match plan(self.owner(key, &pod.metadata)) {
             Plan::Keep => false,
-            Plan::LetGo => true,
-            Plan::Ask => self.is_gone(key, &pod.metadata).await?,
+            Plan::RemoveFinalizer => true,
+            Plan::CheckServer => self.is_gone(key, &pod.metadata).await?,
         };
-        if let_go {
+        if remove_finalizer {
             let done =
-                self.pod_objects.patch::<Written>(key, &PatchParams::default(), &letting_go(&pod)).await;
+                self.pod_objects.patch::<Written>(key, &PatchParams::default(), &finalizer_patch(&pod)).await;
             if let Err(error) = done
-                && !refusal::is_missing(&error)
-                && !refusal::is_conflict(&error)
+                && !api_error::is_missing(&error)
+                && !api_error::is_conflict(&error)
             {
                 return Err(error);
             }
@@ -149,19 +148,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pods_that_no_job_will_count_are_let_go() {
-        assert_eq!(plan(Owner::Nobody), Plan::LetGo);
-        assert_eq!(plan(Owner::Another), Plan::Keep);
-        assert_eq!(plan(Owner::Unknown), Plan::Ask);
-        let job = |is_over, is_ours| plan(Owner::Job { is_over, is_ours });
-        assert_eq!(job(true, true), Plan::LetGo);
+    fn finalizer_is_removed_only_from_pods_without_job() {
+        assert_eq!(plan(Owner::NoController), Plan::RemoveFinalizer);
+        assert_eq!(plan(Owner::OtherKind), Plan::Keep);
+        assert_eq!(plan(Owner::Unknown), Plan::CheckServer);
+        let job = |is_finished, is_ours| plan(Owner::Job { is_finished, is_ours });
+        assert_eq!(job(true, true), Plan::RemoveFinalizer);
         assert!(
             [job(false, true), job(true, false), job(false, false)].iter().all(|plan| *plan == Plan::Keep)
         );
     }
 
     #[test]
-    fn pods_are_looked_at_that_may_be_nobodys() {
+    fn possible_orphans_are_enqueued() {
         let may_be = |owner: Option<&str>, is_terminating: bool, finalizer: &str| {
             let owner = owner
                 .map(|kind| json!({"apiVersion": "batch/v1", "kind": kind, "uid": "u", "controller": true}));

@@ -1,4 +1,4 @@
-//! What is to happen to the pods of a job, and whether it is over.
+//! Plans the pods of a job, and decides whether it is finished. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,20 +8,19 @@ use coracle_base::Timestamp;
 
 use super::backoff::remaining_after;
 use super::facts::{
-    Facts, Known, failures_of, failures_with, has_valid_index, index_of, is_failed, is_terminating, number,
-    waits_for_the_end,
+    Facts, Observed, failures_of, failures_with, has_valid_index, index_of, is_failed, is_terminating,
+    number, replaces_only_finished,
 };
-use super::failure_policy::{Failure, judge};
+use super::failure_policy::{Failure, failure_action};
 use super::indexes::Indexes;
 use super::success_policy;
 use crate::pod_control::deletion_order;
 use crate::view::{Condition, Job, Phase, Pod};
 
-/// The most pods that are made or deleted for a job before others have their turn, as upstream's
-/// `MaxPodCreateDeletePerSync`.
+/// Maximum number of pods created or deleted per sync: Kubernetes' `MaxPodCreateDeletePerSync`.
 const MAX_PODS: usize = 500;
 
-/// Why jobs fail.
+/// Reasons of failed jobs.
 pub(super) const FAILURE_REASONS: [&str; 5] = [
     "BackoffLimitExceeded",
     "DeadlineExceeded",
@@ -30,41 +29,41 @@ pub(super) const FAILURE_REASONS: [&str; 5] = [
     "PodFailurePolicy",
 ];
 
-/// What is to be done.
+/// Steps to take.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) facts: Facts<'a>,
-    /// Why it is over, if it is.
+    /// The condition to set if the job is finished.
     pub(super) finished: Option<Condition>,
     pub(super) change: PodChange,
-    /// When to look again if nothing happens.
+    /// When to reconcile again if nothing changes.
     pub(super) after: Option<Duration>,
 }
 
-/// What is to happen to pods.
+/// Change of pods.
 #[derive(Debug)]
 pub(super) enum PodChange {
     Nothing,
-    /// They are deleted because the job is over, and are yet to be counted.
+    /// Delete because the job is finished; they are still to be counted.
     End(Vec<Arc<Pod>>),
-    /// They are deleted because they are too many. They do not count.
+    /// Delete surplus pods, which do not count.
     Remove(Vec<Arc<Pod>>),
     Create(Vec<NewPod>),
 }
 
-/// A pod to be made.
+/// A pod to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NewPod {
-    /// If pods have such.
+    /// For indexed jobs.
     pub(super) index: Option<i32>,
-    /// How often the index has failed, and how often that did not count; if indexes fail by themselves.
+    /// Counted and ignored failures of the index, if there is a backoff limit per index.
     pub(super) failures: Option<(i32, i32)>,
 }
 
-/// Decides about a job that has not ended and is ours.
-pub(super) fn plan(known: Known<'_>) -> Plan<'_> {
+/// Plans for a job that is not finished and is managed by this controller.
+pub(super) fn plan(known: Observed<'_>) -> Plan<'_> {
     let facts = Facts::of(known);
-    if let Some(finished) = verdict(&facts) {
+    if let Some(finished) = finished_condition(&facts) {
         let change = PodChange::End(facts.active.clone());
         return Plan { facts, finished: Some(finished), change, after: None };
     }
@@ -76,7 +75,7 @@ pub(super) fn plan(known: Known<'_>) -> Plan<'_> {
 
 /// A condition that has just become true.
 pub(super) fn new_condition(r#type: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
-    // The API knows no parts of a second.
+    // Timestamps of the API have a precision of one second.
     let now = Timestamp::from_millis(now.as_millis() / 1000 * 1000);
     Condition {
         r#type: r#type.into(),
@@ -89,8 +88,8 @@ pub(super) fn new_condition(r#type: &str, reason: &str, message: &str, now: Time
     }
 }
 
-/// Why a job is over before all of it has succeeded. What was decided once stays so.
-fn verdict(facts: &Facts<'_>) -> Option<Condition> {
+/// Why a job ends before all its pods have succeeded. A decision in the status is final.
+fn finished_condition(facts: &Facts<'_>) -> Option<Condition> {
     let (job, now) = (facts.job, facts.now);
     if let Some(succeeded) = job.true_condition("SuccessCriteriaMet") {
         return Some(succeeded.clone());
@@ -105,36 +104,36 @@ fn verdict(facts: &Facts<'_>) -> Option<Condition> {
     Some(new_condition("SuccessCriteriaMet", "SuccessPolicy", &message, now))
 }
 
-/// Why a job has failed, in the order in which reasons count.
+/// Why a job has failed; the first reason in this order counts.
 fn failure(facts: &Facts<'_>) -> Option<(&'static str, String)> {
     let job = facts.job;
     let failed = facts.pods.iter().filter(|pod| is_failed(job, pod));
-    for failure in failed.map(|pod| judge(job, pod)) {
+    for failure in failed.map(|pod| failure_action(job, pod)) {
         if let Failure::FailJob { message } = failure {
             return Some(("PodFailurePolicy", message));
         }
     }
-    let told = |reason, message: &str| Some((reason, message.to_owned()));
+    let fail_with = |reason, message: &str| Some((reason, message.to_owned()));
     if facts.failed > job.backoff_limit() || restarts_exceed_limit(facts) {
-        return told("BackoffLimitExceeded", "Job has reached the specified backoff limit");
+        return fail_with("BackoffLimitExceeded", "Job has reached the specified backoff limit");
     }
     if remaining(facts) == Some(Duration::ZERO) {
-        return told("DeadlineExceeded", "Job was active longer than specified deadline");
+        return fail_with("DeadlineExceeded", "Job was active longer than specified deadline");
     }
     let indexes = facts.indexes.as_ref()?;
     let failed = indexes.failed.as_ref()?.len();
     if job.spec.max_failed_indexes.is_some_and(|limit| failed > limit) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
-        return told("MaxFailedIndexesExceeded", message);
+        return fail_with("MaxFailedIndexesExceeded", message);
     }
     let completions = job.spec.completions.unwrap_or_default();
     if failed > 0 && failed + indexes.succeeded.len() >= completions {
-        return told("FailedIndexes", "Job has failed indexes");
+        return fail_with("FailedIndexes", "Job has failed indexes");
     }
     None
 }
 
-/// Whether containers were restarted too often. Such pods do not fail as long as nobody counts that.
+/// True if containers were restarted too often. Such pods do not fail by themselves.
 fn restarts_exceed_limit(facts: &Facts<'_>) -> bool {
     if &*facts.job.spec.template.restart_policy != "OnFailure" {
         return false;
@@ -149,14 +148,14 @@ fn restarts_exceed_limit(facts: &Facts<'_>) -> bool {
     restarts > 0 && restarts >= facts.job.backoff_limit()
 }
 
-/// How long the job may yet run, if there is a limit.
+/// Remaining time of the active deadline, if there is one.
 fn remaining(facts: &Facts<'_>) -> Option<Duration> {
     let seconds = facts.job.spec.active_deadline_seconds.filter(|_| !facts.job.spec.suspend)?;
     let limit = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     Some((facts.start_time? + limit).since(facts.now))
 }
 
-/// Makes pods and deletes them until there are as many as wanted, and says when to go on.
+/// Creates or deletes pods until the desired number is reached, and returns the delay before continuing.
 fn manage(facts: &Facts<'_>) -> (PodChange, Option<Duration>) {
     let active = number(facts.active.len());
     if facts.job.spec.suspend {
@@ -164,12 +163,12 @@ fn manage(facts: &Facts<'_>) -> (PodChange, Option<Duration>) {
     }
     let wanted = wanted(facts, active);
     let surplus = usize::try_from(active - wanted).unwrap_or_default();
-    // One after the other, so that nothing is made that is not known to be missing.
+    // Deletions come first, so that creations are based on the resulting state.
     let removed = to_remove(facts, surplus);
     if !removed.is_empty() {
         return (PodChange::Remove(removed), None);
     }
-    let ending = if waits_for_the_end(facts.job) { facts.terminating } else { 0 };
+    let ending = if replaces_only_finished(facts.job) { facts.terminating } else { 0 };
     let missing = usize::try_from(wanted - ending - active).unwrap_or_default();
     if missing == 0 {
         return (PodChange::Nothing, None);
@@ -177,18 +176,18 @@ fn manage(facts: &Facts<'_>) -> (PodChange, Option<Duration>) {
     create(facts, missing)
 }
 
-/// How many pods are to run.
+/// Number of pods that should run.
 fn wanted(facts: &Facts<'_>, active: i32) -> i32 {
     let parallelism = facts.job.parallelism();
     match facts.job.spec.completions {
         Some(completions) => (completions - facts.succeeded).min(parallelism).max(0),
-        // One that succeeds speaks for all: the others may finish, and no more are made.
+        // Without completions one success is enough: running pods may finish, and no more are created.
         None if facts.succeeded > 0 => active,
         None => parallelism,
     }
 }
 
-/// Which pods are too many: at least so many, and all that have no index of their own.
+/// Pods to delete: at least this many, and all with an invalid or duplicate index.
 fn to_remove(facts: &Facts<'_>, at_least: usize) -> Vec<Arc<Pod>> {
     if at_least == 0 && !facts.job.is_indexed() {
         return Vec::new();
@@ -196,7 +195,7 @@ fn to_remove(facts: &Facts<'_>, at_least: usize) -> Vec<Arc<Pod>> {
     let mut pods = facts.active.clone();
     deletion_order(&mut pods, &[], facts.now);
     let mut taken = HashSet::new();
-    // Of those that share an index the best stays, which is the last.
+    // Of several pods with the same index the best one stays, which is the last.
     let mut keeps: Vec<bool> = pods
         .iter()
         .rev()
@@ -209,7 +208,7 @@ fn to_remove(facts: &Facts<'_>, at_least: usize) -> Vec<Arc<Pod>> {
     removed.into_iter().map(|(pod, _)| pod).take(MAX_PODS).collect()
 }
 
-/// Makes pods, unless there is to be waited after failures.
+/// Creates pods, unless the backoff delays that.
 fn create(facts: &Facts<'_>, missing: usize) -> (PodChange, Option<Duration>) {
     let per_index = facts.job.spec.backoff_limit_per_index.is_some();
     let wait = facts.backoff.remaining(facts.now);
@@ -243,14 +242,14 @@ fn create(facts: &Facts<'_>, missing: usize) -> (PodChange, Option<Duration>) {
     if pods.is_empty() { (PodChange::Nothing, first_wait) } else { (PodChange::Create(pods), first_wait) }
 }
 
-/// The first indexes that nobody works on and that are not done with.
+/// The first indexes without a running pod that are not completed or failed.
 fn pending_indexes(facts: &Facts<'_>, count: usize) -> Vec<i32> {
     let Some(indexes) = &facts.indexes else { return Vec::new() };
     let of = |pods: &mut dyn Iterator<Item = &Arc<Pod>>| -> Indexes {
         pods.filter_map(|pod| index_of(pod)).collect()
     };
     let mut taken = indexes.succeeded.union(&of(&mut facts.active.iter()));
-    if waits_for_the_end(facts.job) {
+    if replaces_only_finished(facts.job) {
         taken = taken.union(&of(&mut facts.pods.iter().filter(|pod| is_terminating(pod))));
     }
     if let Some(failed) = &indexes.failed {

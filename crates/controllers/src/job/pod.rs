@@ -1,4 +1,4 @@
-//! What the pods of a job look like.
+//! Pods of a job.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,13 @@ use super::{FAILURE_COUNT, FINALIZER, IGNORED_FAILURE_COUNT, INDEX};
 use crate::pod_control::{Owner, pod_from_template};
 use crate::view::Job;
 
-/// How a container learns the index of its pod.
+/// Environment variable with the completion index.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
-/// How long a name may be that the server adds some letters to (`MaxGeneratedNameLength` in
-/// k8s.io/apiserver/pkg/storage/names).
+/// Maximum length of a `generateName` prefix (`MaxGeneratedNameLength` in k8s.io/apiserver/pkg/storage/names).
 const MAX_PREFIX: usize = 58;
 
-/// The pod that all pods of a job are made from. It is the same for all, and made once.
+/// The common part of a job's pods, created once per sync.
 pub(super) fn prototype(owner: &Owner<'_>, job: &Job) -> Value {
     let mut pod = pod_from_template(owner, &job.spec.template);
     let finalizers = &mut pod["metadata"]["finalizers"];
@@ -26,13 +25,13 @@ pub(super) fn prototype(owner: &Owner<'_>, job: &Job) -> Value {
     if job.is_indexed() {
         for containers in ["containers", "initContainers"] {
             let containers = pod["spec"].get_mut(containers).and_then(Value::as_array_mut);
-            containers.into_iter().flatten().for_each(tell_index);
+            containers.into_iter().flatten().for_each(add_index_variable);
         }
     }
     pod
 }
 
-/// One pod of a job.
+/// A pod of the job.
 pub(super) fn pod(prototype: &Value, job: &Job, new: NewPod) -> Value {
     let mut pod = prototype.clone();
     let Some(index) = new.index else { return pod };
@@ -51,15 +50,15 @@ pub(super) fn pod(prototype: &Value, job: &Job, new: NewPod) -> Value {
     pod
 }
 
-/// The name of the job, cut if need be, and the index.
+/// Name prefix: the job's name, truncated if necessary, and the index.
 fn prefix(job: &str, index: i32) -> String {
     let end = format!("-{index}-");
     let job = &job[..job.len().min(MAX_PREFIX - end.len())];
     format!("{job}{end}")
 }
 
-/// Unless it says itself what is in that variable.
-fn tell_index(container: &mut Value) {
+/// Adds the environment variable, unless the container defines it.
+fn add_index_variable(container: &mut Value) {
     let variable = json!({
         "name": INDEX_VARIABLE,
         "valueFrom": {"fieldRef": {"fieldPath": format!("metadata.labels['{INDEX}']")}},
@@ -78,7 +77,7 @@ mod tests {
     use super::super::JOB;
     use super::*;
 
-    fn made(spec: Value, new: NewPod) -> Value {
+    fn created(spec: Value, new: NewPod) -> Value {
         let metadata = json!({"name": "j", "namespace": "n", "uid": "u"});
         let job: Job = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
         let key = ObjectKey::namespaced(ClusterId::default(), "n", "j");
@@ -87,24 +86,24 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_held_by_the_finalizer() {
+    fn pod_has_the_tracking_finalizer() {
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}});
-        let pod = made(json!({"template": template}), NewPod { index: None, failures: None });
+        let pod = created(json!({"template": template}), NewPod { index: None, failures: None });
         assert_eq!(pod["metadata"]["finalizers"], json!(["batch.kubernetes.io/job-tracking"]));
         assert_eq!(pod["metadata"]["generateName"], "j-");
         assert_eq!(pod["spec"], json!({"containers": [{"name": "c"}]}));
         let template = json!({"metadata": {"finalizers": ["a/b", FINALIZER]}});
-        let pod = made(json!({"template": template}), NewPod { index: None, failures: None });
+        let pod = created(json!({"template": template}), NewPod { index: None, failures: None });
         assert_eq!(pod["metadata"]["finalizers"], json!(["a/b", FINALIZER]));
     }
 
     #[test]
-    fn a_pod_knows_its_index() {
+    fn pod_has_its_completion_index() {
         let own = json!([{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]);
         let spec = json!({"containers": [{"name": "c"}, {"name": "d", "env": own}], "initContainers": [{"name": "i"}]});
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": spec});
         let spec = json!({"completionMode": "Indexed", "completions": 5, "template": template});
-        let pod = made(spec.clone(), NewPod { index: Some(3), failures: Some((2, 1)) });
+        let pod = created(spec.clone(), NewPod { index: Some(3), failures: Some((2, 1)) });
         let metadata = &pod["metadata"];
         assert_eq!(metadata["generateName"], "j-3-");
         assert_eq!(metadata["labels"], json!({"a": "b", "batch.kubernetes.io/job-completion-index": "3"}));
@@ -121,12 +120,12 @@ mod tests {
         assert_eq!(pod["spec"]["containers"][0]["env"], variable);
         assert_eq!(pod["spec"]["containers"][1]["env"], own);
         assert_eq!(pod["spec"]["initContainers"][0]["env"], variable);
-        let pod = made(spec, NewPod { index: Some(0), failures: Some((0, 0)) });
+        let pod = created(spec, NewPod { index: Some(0), failures: Some((0, 0)) });
         assert_eq!(pod["metadata"]["annotations"].as_object().unwrap().len(), 2);
     }
 
     #[test]
-    fn names_are_cut() {
+    fn long_names_are_truncated() {
         assert_eq!(prefix("job", 7), "job-7-");
         assert_eq!(prefix(&"a".repeat(63), 12), format!("{}-12-", "a".repeat(54)));
     }

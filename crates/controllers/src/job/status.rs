@@ -1,11 +1,11 @@
-//! How the status of a job is written.
+//! The status patch of a job.
 
 use serde_json::{Value, json};
 
 use crate::view::{JobStatus, rfc3339};
 
-/// A merge patch that makes the status what it is to be, if the job is still at this version. What is not
-/// said any more is taken away; what this controller knows nothing of stays.
+/// A merge patch that sets the status, and fails if the job has changed. Fields without a value are removed; fields
+/// unknown to this controller are kept.
 pub(super) fn patch(status: &JobStatus, resource_version: &str) -> Value {
     let count = |count: i32| (count != 0).then_some(count);
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -40,7 +40,7 @@ mod tests {
     use crate::view::UncountedTerminatedPods;
 
     #[test]
-    fn what_is_nothing_is_taken_away() {
+    fn empty_fields_are_removed() {
         let mut status = JobStatus { ready: Some(0), ..JobStatus::default() };
         let nothing = json!({
             "conditions": null, "startTime": null, "completionTime": null, "active": null, "succeeded": null,

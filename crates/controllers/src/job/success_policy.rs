@@ -1,9 +1,9 @@
-//! When a job has succeeded before all of its indexes have.
+//! Evaluates the success policy of a job.
 
 use super::indexes::Indexes;
 use crate::view::{Job, SuccessRule};
 
-/// What people are told if one of the rules is met.
+/// The condition's message if a rule is met.
 pub(super) fn met(job: &Job, succeeded: &Indexes) -> Option<String> {
     let completions = job.spec.completions?;
     if succeeded.is_empty() {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_rule_is_enough() {
+    fn one_matching_rule_is_enough() {
         let met = |rules: Value, succeeded: &str| {
             let spec = json!({"completions": 10, "successPolicy": {"rules": rules}});
             let job: Job = serde_json::from_value(json!({"spec": spec})).unwrap();

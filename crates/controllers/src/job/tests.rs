@@ -1,4 +1,4 @@
-//! What is decided about jobs, case by case.
+//! Decisions of the job controller, case by case.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use coracle_base::Timestamp;
 use serde_json::{Value, json};
 
 use super::backoff::Backoff;
-use super::facts::{Known, number};
+use super::facts::{Observed, number};
 use super::plan::{NewPod, Plan, PodChange, plan};
 use super::track::{Outcome, Tracking, track};
 use super::{FAILURE_COUNT, FINALIZER, INDEX};
@@ -15,7 +15,7 @@ use crate::view::{Job, Pod, rfc3339};
 
 pub(super) const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-/// Some seconds before now, as text.
+/// The time this many seconds before now, as text.
 fn ago(seconds: u64) -> String {
     rfc3339(NOW - Duration::from_secs(seconds))
 }
@@ -37,7 +37,7 @@ fn indexed(spec: Value, status: Value) -> Job {
     job(whole, status)
 }
 
-/// A pod of a phase, held by its finalizer; `more` is merged into it.
+/// A pod in a phase, with the tracking finalizer; `more` is merged into it.
 fn pod(name: &str, phase: &str, more: Value) -> Arc<Pod> {
     let mut pod = json!({
         "metadata": {"name": name, "namespace": "n", "uid": name, "finalizers": [FINALIZER],
@@ -74,11 +74,11 @@ fn with_indexes(phase: &str, indexes: &[i32]) -> Vec<Arc<Pod>> {
 }
 
 fn decide<'a>(job: &'a Job, pods: &'a [Arc<Pod>]) -> Plan<'a> {
-    plan(Known { job, pods, backoff: Backoff::default(), now: NOW })
+    plan(Observed { job, pods, backoff: Backoff::default(), now: NOW })
 }
 
-/// What becomes of a plan if its pods are changed as it wants.
-pub(super) fn all_well(plan: &Plan<'_>) -> Outcome {
+/// The outcome if all planned changes of pods succeed.
+pub(super) fn all_succeed(plan: &Plan<'_>) -> Outcome {
     match &plan.change {
         PodChange::Nothing => Outcome::default(),
         PodChange::End(pods) | PodChange::Remove(pods) => Outcome {
@@ -92,7 +92,7 @@ pub(super) fn all_well(plan: &Plan<'_>) -> Outcome {
 
 fn tracked(job: &Job, pods: &[Arc<Pod>]) -> Tracking {
     let plan = decide(job, pods);
-    let outcome = all_well(&plan);
+    let outcome = all_succeed(&plan);
     track(&plan, outcome)
 }
 
@@ -116,7 +116,7 @@ fn failing(reason: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn as_many_pods_run_as_are_wanted() {
+fn parallelism_limits_the_pods() {
     let running = |count: usize| -> Vec<_> {
         (0..count).map(|number| pod(&format!("p{number}"), "Running", json!({}))).collect()
     };
@@ -138,7 +138,7 @@ fn as_many_pods_run_as_are_wanted() {
 }
 
 #[test]
-fn each_index_has_one_pod() {
+fn each_index_gets_one_pod() {
     let job = indexed(
         json!({"completions": 5, "parallelism": 3}),
         json!({"completedIndexes": "0", "succeeded": 1}),
@@ -155,7 +155,7 @@ fn each_index_has_one_pod() {
 }
 
 #[test]
-fn pods_that_are_going_are_replaced_as_the_job_says() {
+fn terminating_pods_are_replaced_by_policy() {
     let going =
         [pod("g", "Running", json!({"deleted": true, "index": 0})), pod("r", "Running", json!({"index": 1}))];
     let at_once = indexed(json!({}), json!({}));
@@ -171,7 +171,7 @@ fn pods_that_are_going_are_replaced_as_the_job_says() {
 }
 
 #[test]
-fn failures_are_waited_after() {
+fn failures_delay_new_pods() {
     let plain = job(json!({}), json!({}));
     let failed = [pod("f", "Failed", json!({"ended": 4})), pod("r", "Running", json!({}))];
     let plan = decide(&plain, &failed);
@@ -182,7 +182,7 @@ fn failures_are_waited_after() {
 }
 
 #[test]
-fn a_job_fails_for_the_first_reason_that_holds() {
+fn job_fails_for_the_first_matching_reason() {
     let failed = |count: usize| -> Vec<_> {
         (0..count).map(|number| pod(&format!("f{number}"), "Failed", json!({"ended": 100}))).collect()
     };
@@ -216,7 +216,7 @@ fn a_job_fails_for_the_first_reason_that_holds() {
 }
 
 #[test]
-fn an_index_fails_by_itself() {
+fn backoff_limit_per_index_fails_single_indexes() {
     let spec =
         json!({"backoffLimitPerIndex": 1, "backoffLimit": i32::MAX, "completions": 3, "parallelism": 3});
     let job = indexed(spec.clone(), json!({}));
@@ -227,7 +227,7 @@ fn an_index_fails_by_itself() {
     assert!(matches!(plan.change, PodChange::Nothing));
     assert_eq!(plan.after, Some(Duration::from_secs(6)));
     let tracking = track(&plan, Outcome::default());
-    assert!(tracking.let_go.is_empty(), "it knows how often its index failed");
+    assert!(tracking.remove_finalizer.is_empty(), "it holds the failure count of its index");
     assert_eq!(tracking.status.failed_indexes.as_deref(), Some(""));
 
     let earlier = pod("f", "Failed", json!({"index": 0, "failures": 0, "ended": 40}));
@@ -239,7 +239,7 @@ fn an_index_fails_by_itself() {
     let pods = [last, pods[1].clone(), pods[2].clone()];
     let tracking = tracked(&job, &pods);
     assert_eq!(tracking.status.failed_indexes.as_deref(), Some("0"));
-    assert_eq!(names(&tracking.let_go), ["l"]);
+    assert_eq!(names(&tracking.remove_finalizer), ["l"]);
 
     let over = indexed(spec.clone(), json!({"failedIndexes": "0", "completedIndexes": "1,2"}));
     assert_eq!(reason(&decide(&over, &[])), failing("FailedIndexes"));
@@ -250,7 +250,7 @@ fn an_index_fails_by_itself() {
 }
 
 #[test]
-fn a_policy_can_end_a_job_well() {
+fn success_policy_completes_the_job() {
     let policy = json!({"rules": [{"succeededIndexes": "1"}]});
     let job = indexed(json!({"successPolicy": policy}), json!({}));
     let pods =
@@ -259,16 +259,16 @@ fn a_policy_can_end_a_job_well() {
     assert_eq!(reason(&plan), Some(("SuccessCriteriaMet".into(), "SuccessPolicy".into())));
     let PodChange::End(ended) = &plan.change else { panic!() };
     assert_eq!(names(ended), ["r"]);
-    let mut tracking = track(&plan, all_well(&plan));
+    let mut tracking = track(&plan, all_succeed(&plan));
     assert!(tracking.status.uncounted_terminated_pods.failed.is_empty(), "it did not fail");
     let status = tracking.status.clone();
     assert_eq!((status.active, status.ready, status.terminating), (0, Some(0), Some(1)));
     assert_eq!(&*status.conditions[0].r#type, "SuccessCriteriaMet");
-    assert!(tracking.finish(&job).is_empty(), "one is still going");
+    assert!(tracking.finish(&job).is_empty(), "a pod is still terminating");
 }
 
 #[test]
-fn every_pod_is_known_before_it_is_let_go_and_counted_after() {
+fn pod_is_listed_by_uid_before_its_finalizer_is_removed() {
     let job = job(json!({}), json!({"succeeded": 1, "failed": 1}));
     let pods = [
         pod("s", "Succeeded", json!({})),
@@ -284,34 +284,34 @@ fn every_pod_is_known_before_it_is_let_go_and_counted_after() {
         (vec!["s".into()], vec!["f".into(), "d".into()])
     );
     assert_eq!((tracking.status.succeeded, tracking.status.failed), (1, 1));
-    assert_eq!(names(&tracking.let_go), ["d", "f", "s"]);
-    tracking.settle(["s", "f"]);
+    assert_eq!(names(&tracking.remove_finalizer), ["d", "f", "s"]);
+    tracking.released(["s", "f"]);
     assert_eq!((tracking.status.succeeded, tracking.status.failed), (2, 2));
     assert_eq!(tracking.status.uncounted_terminated_pods.failed, ["d".into()]);
 }
 
 #[test]
-fn what_was_let_go_before_a_crash_is_counted_after_it() {
+fn pods_released_before_a_crash_are_counted_after_it() {
     let uncounted = json!({"succeeded": ["gone", "s"], "failed": ["free"]});
     let job = job(json!({}), json!({"succeeded": 1, "uncountedTerminatedPods": uncounted}));
     let pods = [pod("s", "Succeeded", json!({})), pod("free", "Failed", json!({"free": true}))];
     let plan = decide(&job, &pods);
-    assert_eq!((plan.facts.succeeded, plan.facts.failed), (3, 1), "each of them once");
-    let tracking = track(&plan, all_well(&plan));
+    assert_eq!((plan.facts.succeeded, plan.facts.failed), (3, 1), "each pod is counted once");
+    let tracking = track(&plan, all_succeed(&plan));
     assert_eq!((tracking.status.succeeded, tracking.status.failed), (2, 1));
     assert_eq!(tracking.status.uncounted_terminated_pods.succeeded, ["s".into()]);
 }
 
 #[test]
-fn a_job_ends_when_nothing_is_left() {
+fn job_finishes_when_all_pods_are_counted() {
     let job = job(json!({"completions": 2}), json!({"succeeded": 1, "startTime": ago(10)}));
     let pods = [pod("s", "Succeeded", json!({}))];
     let mut tracking = tracked(&job, &pods);
     assert_eq!(&*tracking.status.conditions[0].reason, "CompletionsReached");
-    assert!(tracking.finish(&job).is_empty(), "one is not counted yet");
-    tracking.settle(["s"]);
-    let told: Vec<_> = tracking.finish(&job).into_iter().map(|told| told.reason).collect();
-    assert_eq!(told, ["Completed"]);
+    assert!(tracking.finish(&job).is_empty(), "a pod is not counted yet");
+    tracking.released(["s"]);
+    let events: Vec<_> = tracking.finish(&job).into_iter().map(|events| events.reason).collect();
+    assert_eq!(events, ["Completed"]);
     let status = &tracking.status;
     assert_eq!((status.succeeded, status.completion_time), (2, Some(NOW)));
     let types: Vec<_> = status.conditions.iter().map(|condition| &*condition.r#type).collect();
@@ -320,14 +320,14 @@ fn a_job_ends_when_nothing_is_left() {
 }
 
 #[test]
-fn what_ends_with_a_job_has_failed() {
+fn unfinished_pods_of_a_failed_job_count_as_failed() {
     let spec = json!({"activeDeadlineSeconds": 5});
     let job = job(spec.clone(), json!({"startTime": ago(10)}));
     let pods = [pod("r", "Running", json!({})), pod("s", "Succeeded", json!({}))];
     let mut tracking = tracked(&job, &pods);
     assert_eq!(tracking.status.uncounted_terminated_pods.failed, ["r".into()]);
-    tracking.settle(["r", "s"]);
-    assert!(tracking.finish(&job).is_empty(), "one is still going");
+    tracking.released(["r", "s"]);
+    assert!(tracking.finish(&job).is_empty(), "a pod is still terminating");
     let later = self::job(
         spec,
         json!({
@@ -336,9 +336,9 @@ fn what_ends_with_a_job_has_failed() {
         }),
     );
     let mut tracking = tracked(&later, &[]);
-    let told = tracking.finish(&later);
+    let events = tracking.finish(&later);
     assert_eq!(
-        (told[0].reason, &*told[0].message),
+        (events[0].reason, &*events[0].message),
         ("DeadlineExceeded", "Job was active longer than specified deadline")
     );
     assert_eq!(tracking.status.conditions.len(), 2);
@@ -347,25 +347,27 @@ fn what_ends_with_a_job_has_failed() {
 }
 
 #[test]
-fn a_suspended_job_has_no_pods_and_no_start() {
+fn suspended_job_has_no_pods_and_no_start_time() {
     let fresh = job(json!({"suspend": true}), json!({}));
     let tracking = tracked(&fresh, &[]);
     assert_eq!(tracking.status.start_time, None);
     assert_eq!(&*tracking.status.conditions[0].reason, "JobSuspended");
-    assert_eq!(tracking.told[0].reason, "Suspended");
+    assert_eq!(tracking.events[0].reason, "Suspended");
 
     let running = job(json!({"suspend": true}), json!({"startTime": ago(10), "active": 1}));
     let pods = [pod("r", "Running", json!({"ready": true}))];
     let plan = decide(&running, &pods);
     assert!(matches!(&plan.change, PodChange::Remove(pods) if pods.len() == 1));
-    let tracking = track(&plan, all_well(&plan));
+    let tracking = track(&plan, all_succeed(&plan));
     assert_eq!((tracking.status.active, tracking.status.start_time), (0, None));
-    assert!(tracking.let_go.is_empty() && tracking.status.uncounted_terminated_pods.failed.is_empty());
+    assert!(
+        tracking.remove_finalizer.is_empty() && tracking.status.uncounted_terminated_pods.failed.is_empty()
+    );
 
     let suspended =
         json!({"conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]});
     let tracking = tracked(&job(json!({}), suspended), &[]);
-    assert_eq!((tracking.status.start_time, tracking.told[0].reason), (Some(NOW), "Resumed"));
+    assert_eq!((tracking.status.start_time, tracking.events[0].reason), (Some(NOW), "Resumed"));
     assert_eq!(
         (&*tracking.status.conditions[0].status, &*tracking.status.conditions[0].reason),
         ("False", "JobResumed")
@@ -373,17 +375,17 @@ fn a_suspended_job_has_no_pods_and_no_start() {
 }
 
 #[test]
-fn a_job_that_is_deleted_makes_nothing_and_lets_go() {
+fn terminating_job_creates_no_pods_and_removes_finalizers() {
     let mut job = job(json!({}), json!({}));
     job.metadata.plain.deletion_timestamp = Some(ago(1).into());
     let pods = [pod("r", "Running", json!({})), pod("f", "Failed", json!({"ended": 100}))];
     let tracking = tracked(&job, &pods);
-    assert_eq!(names(&tracking.let_go), ["f", "r"]);
+    assert_eq!(names(&tracking.remove_finalizer), ["f", "r"]);
     assert_eq!(tracking.status.uncounted_terminated_pods.failed, ["f".into()]);
 }
 
 #[test]
-fn fewer_completions_forget_indexes() {
+fn reduced_completions_drop_indexes() {
     let job = indexed(
         json!({"completions": 2, "parallelism": 2}),
         json!({"completedIndexes": "0-3", "succeeded": 4}),
@@ -400,16 +402,16 @@ fn ignored_failures_do_not_count() {
     let pods = [pod("f", "Failed", json!({"ended": 100}))];
     let plan = decide(&job, &pods);
     assert_eq!((reason(&plan), plan.facts.failed), (None, 0));
-    let tracking = track(&plan, all_well(&plan));
-    assert_eq!(names(&tracking.let_go), ["f"]);
+    let tracking = track(&plan, all_succeed(&plan));
+    assert_eq!(names(&tracking.remove_finalizer), ["f"]);
     assert!(tracking.status.uncounted_terminated_pods.failed.is_empty());
 }
 
 #[test]
-fn a_status_does_not_grow_without_end() {
+fn uncounted_uids_are_limited() {
     let job = job(json!({"completions": 2000, "parallelism": 1}), json!({}));
     let pods: Vec<_> = (0..700).map(|number| pod(&format!("s{number}"), "Succeeded", json!({}))).collect();
     let tracking = tracked(&job, &pods);
     assert_eq!(tracking.status.uncounted_terminated_pods.succeeded.len(), 500);
-    assert_eq!(tracking.let_go.len(), 500);
+    assert_eq!(tracking.remove_finalizer.len(), 500);
 }

@@ -1,91 +1,96 @@
-//! Counting each pod of a job once, whatever may fail in between.
+//! Counts each pod of a job once, whatever fails in between.
 //!
-//! A pod that came to its end is held by a finalizer until the status knows its identity. Only then it is let
-//! go, and when it has been, it moves from the identities to the counts. So wherever this stops, the next
-//! look finds every pod either held, or known by its identity, or counted. An index that succeeded needs no
-//! identity: it is counted once however many pods say so.
+//! A finished pod keeps the tracking finalizer until the status lists its uid. Only then the finalizer is removed,
+//! and after that the uid is moved from the list to the count. So wherever a sync stops, the next one finds every pod
+//! either with its finalizer, or listed by uid, or counted. A completed index needs no uid: it is counted once
+//! however many pods report it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::FINALIZER;
 use super::facts::{Facts, has_valid_index, index_of, is_failed, number};
-use super::failure_policy::{judge, rule_about};
+use super::failure_policy::{failure_action, rule_about};
 use super::plan::{FAILURE_REASONS, Plan, new_condition};
 use crate::view::{Condition, Job, JobStatus, Phase, Pod, UncountedTerminatedPods, condition};
 
-/// The most identities a status holds, some 20 KB, as upstream's `MaxUncountedPods`.
+/// Maximum number of uids in the status, some 20 KB: Kubernetes' `MaxUncountedPods`.
 const MAX_UNCOUNTED: usize = 500;
 
-/// What became of the change of pods that was planned.
+/// Result of the planned change of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) created: i32,
     pub(super) deleted: i32,
-    /// How many of those that were deleted had been ready.
+    /// Number of deleted pods that were ready.
     pub(super) deleted_ready: i32,
 }
 
-/// Something to tell people about the job.
+/// An event about the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct PlannedEvent {
     pub(super) is_warning: bool,
     pub(super) reason: &'static str,
     pub(super) message: Box<str>,
 }
 
-impl Told {
+impl PlannedEvent {
     fn new(is_warning: bool, reason: &'static str, message: &str) -> Self {
         Self { is_warning, reason, message: message.into() }
     }
 }
 
-/// What to write and whom to let go, in this order.
+/// Status to write and finalizers to remove, in this order.
 #[derive(Debug)]
 pub(super) struct Tracking {
-    /// To be written first.
+    /// To write first.
     pub(super) status: JobStatus,
-    /// Told once the status is written.
-    pub(super) told: Vec<Told>,
-    /// To be let go once the status is written.
-    pub(super) let_go: Vec<Arc<Pod>>,
-    /// What rules said about the failures of those pods.
+    /// Events to record once the status is written.
+    pub(super) events: Vec<PlannedEvent>,
+    /// Pods whose finalizer to remove once the status is written.
+    pub(super) remove_finalizer: Vec<Arc<Pod>>,
+    /// Actions of the pod failure rules that these pods matched.
     pub(super) handled: Vec<&'static str>,
-    /// Pods that are not let go yet.
-    held: HashSet<Box<str>>,
-    /// What the job becomes when nothing is left to count.
+    /// Uids of pods that still have the finalizer.
+    with_finalizer: HashSet<Box<str>>,
+    /// Condition to set when no pods are left to count.
     finished: Option<Condition>,
-    /// Whether all that could be let go is.
+    /// True if the finalizers of all finished pods are in this batch.
     is_complete: bool,
 }
 
-/// What the status of a job becomes, after pods were changed as planned.
+/// Computes the status after the pods were changed as planned.
 pub(super) fn track(plan: &Plan<'_>, outcome: Outcome) -> Tracking {
     let facts = &plan.facts;
     let mut status = facts.job.status.clone();
     status.start_time = facts.start_time;
     count_pods(facts, outcome, &mut status);
-    let held = facts.pods.iter().filter(|pod| is_held(pod)).map(|pod| pod.metadata.uid().into()).collect();
+    let with_finalizer = facts
+        .pods
+        .iter()
+        .filter(|pod| has_tracking_finalizer(pod))
+        .map(|pod| pod.metadata.uid().into())
+        .collect();
     let mut tracking = Tracking {
         status,
-        told: Vec::new(),
-        let_go: Vec::new(),
+        events: Vec::new(),
+        remove_finalizer: Vec::new(),
         handled: Vec::new(),
-        held,
+        with_finalizer,
         finished: finished(plan, outcome),
         is_complete: true,
     };
     if tracking.finished.is_none() && plan.finished.is_none() && !facts.job.metadata.is_terminating() {
         tracking.suspend_or_resume(facts);
     }
-    tracking.settle_held();
+    tracking.count_released();
     tracking.add_uncounted(facts);
-    tracking.note_indexes(facts);
-    tracking.note_interim_condition(facts);
+    tracking.set_indexes(facts);
+    tracking.set_interim_condition(facts);
     tracking
 }
 
-fn is_held(pod: &Pod) -> bool {
+fn has_tracking_finalizer(pod: &Pod) -> bool {
     pod.metadata.has_finalizer(FINALIZER)
 }
 
@@ -96,8 +101,7 @@ fn count_pods(facts: &Facts<'_>, outcome: Outcome, status: &mut JobStatus) {
     status.terminating = Some(facts.terminating + outcome.deleted);
 }
 
-/// Why a job is over: for the reason that was planned, if all its pods are going, or because enough of them
-/// have succeeded.
+/// The condition of a finished job: the planned one once all pods are terminating, or completion.
 fn finished(plan: &Plan<'_>, outcome: Outcome) -> Option<Condition> {
     let facts = &plan.facts;
     let active = number(facts.active.len()) + outcome.created - outcome.deleted;
@@ -114,26 +118,26 @@ fn finished(plan: &Plan<'_>, outcome: Outcome) -> Option<Condition> {
 }
 
 impl Tracking {
-    /// Notes which pods were let go.
-    pub(super) fn settle<'a>(&mut self, released: impl IntoIterator<Item = &'a str>) {
+    /// Records that the finalizers of these pods are removed.
+    pub(super) fn released<'a>(&mut self, released: impl IntoIterator<Item = &'a str>) {
         for uid in released {
-            self.held.remove(uid);
+            self.with_finalizer.remove(uid);
         }
-        self.settle_held();
+        self.count_released();
     }
 
-    /// Counts those that nothing holds any more.
-    fn settle_held(&mut self) {
+    /// Moves uids without a finalizer to the counts.
+    fn count_released(&mut self) {
         let UncountedTerminatedPods { succeeded, failed } = &mut self.status.uncounted_terminated_pods;
         for (uids, count) in [(succeeded, &mut self.status.succeeded), (failed, &mut self.status.failed)] {
             let before = uids.len();
-            uids.retain(|uid| self.held.contains(uid));
+            uids.retain(|uid| self.with_finalizer.contains(uid));
             *count = count.saturating_add(number(before - uids.len()));
         }
     }
 
-    /// Ends the job, if there is nothing left to count and nobody left to go. What to tell people then.
-    pub(super) fn finish(&mut self, job: &Job) -> Vec<Told> {
+    /// Finishes the job if no pod is left to count or terminating. Returns the events to record.
+    pub(super) fn finish(&mut self, job: &Job) -> Vec<PlannedEvent> {
         let status = &mut self.status;
         let uncounted = &status.uncounted_terminated_pods;
         let is_counted = uncounted.succeeded.is_empty() && uncounted.failed.is_empty();
@@ -141,17 +145,17 @@ impl Tracking {
             return Vec::new();
         }
         let Some(finished) = self.finished.take() else { return Vec::new() };
-        let told = if &*finished.r#type == "Complete" {
+        let events = if &*finished.r#type == "Complete" {
             status.completion_time = finished.last_transition_time;
             let too_many = job.spec.completions.is_some_and(|wanted| status.succeeded > wanted);
             let warning = "Too many succeeded pods running after completion count reached";
-            let warning = too_many.then(|| Told::new(true, "TooManySucceededPods", warning));
-            warning.into_iter().chain([Told::new(false, "Completed", "Job completed")]).collect()
+            let warning = too_many.then(|| PlannedEvent::new(true, "TooManySucceededPods", warning));
+            warning.into_iter().chain([PlannedEvent::new(false, "Completed", "Job completed")]).collect()
         } else {
-            vec![Told::new(true, reason_told(&finished.reason), &finished.message)]
+            vec![PlannedEvent::new(true, event_reason(&finished.reason), &finished.message)]
         };
         set_condition(&mut status.conditions, finished);
-        told
+        events
     }
 
     fn suspend_or_resume(&mut self, facts: &Facts<'_>) {
@@ -159,43 +163,43 @@ impl Tracking {
         if facts.job.spec.suspend {
             let suspended = new_condition("Suspended", "JobSuspended", "Job suspended", facts.now);
             if set_condition(&mut self.status.conditions, suspended) {
-                self.told.push(Told::new(false, "Suspended", "Job suspended"));
+                self.events.push(PlannedEvent::new(false, "Suspended", "Job suspended"));
                 self.status.start_time = None;
             }
         } else if known.is_some() {
-            // That it is not suspended is only worth saying if it was.
+            // The condition is set to false only if it was true before.
             let resumed = new_condition("Suspended", "JobResumed", "Job resumed", facts.now);
             if set_condition(&mut self.status.conditions, Condition { status: "False".into(), ..resumed }) {
-                self.told.push(Told::new(false, "Resumed", "Job resumed"));
-                // The deadline is for the time it runs.
+                self.events.push(PlannedEvent::new(false, "Resumed", "Job resumed"));
+                // The active deadline restarts.
                 self.status.start_time = Some(facts.now);
             }
         }
     }
 
-    /// Finds out which pods can be let go, and which of them are to be counted.
+    /// Collects the pods whose finalizer can be removed, and lists those to count.
     fn add_uncounted(&mut self, facts: &Facts<'_>) {
-        let mut pods: Vec<&Arc<Pod>> = facts.pods.iter().filter(|pod| is_held(pod)).collect();
+        let mut pods: Vec<&Arc<Pod>> = facts.pods.iter().filter(|pod| has_tracking_finalizer(pod)).collect();
         if facts.indexes.is_some() {
             pods.sort_by_key(|pod| index_of(pod));
         }
         let mut new_indexes = 0;
         for pod in pods {
-            if !self.can_let_go(facts, pod) {
+            if !self.can_remove_finalizer(facts, pod) {
                 continue;
             }
-            self.let_go.push(Arc::clone(pod));
+            self.remove_finalizer.push(Arc::clone(pod));
             new_indexes += self.count(facts, pod);
             let uncounted = &self.status.uncounted_terminated_pods;
             if new_indexes + uncounted.succeeded.len() + uncounted.failed.len() >= MAX_UNCOUNTED {
-                // The rest has its turn when these are counted.
+                // The remaining pods follow after these are counted.
                 self.is_complete = false;
                 break;
             }
         }
     }
 
-    fn can_let_go(&self, facts: &Facts<'_>, pod: &Pod) -> bool {
+    fn can_remove_finalizer(&self, facts: &Facts<'_>, pod: &Pod) -> bool {
         let is_over = facts.job.metadata.is_terminating() || self.finished.is_some();
         if is_over || pod.status.phase == Phase::Succeeded {
             return true;
@@ -207,7 +211,7 @@ impl Tracking {
         is_failed(facts.job, pod) && !is_replaced(pod)
     }
 
-    /// Notes the identity of a pod that is to be counted. How many indexes have succeeded by it.
+    /// Lists the uid of a pod to count. Returns the number of indexes that it completes.
     fn count(&mut self, facts: &Facts<'_>, pod: &Pod) -> usize {
         let uid = pod.metadata.uid();
         let uncounted = &mut self.status.uncounted_terminated_pods;
@@ -226,17 +230,17 @@ impl Tracking {
         let ends_badly =
             self.finished.as_ref().is_some_and(|finished| &*finished.r#type != "SuccessCriteriaMet");
         let is_ours = facts.indexes.is_none() || has_valid_index(facts.job, pod);
-        // With the job everything ends that has not yet.
+        // Unfinished pods fail with the job.
         if (is_failed(facts.job, pod) || ends_badly) && is_ours {
             self.handled.extend(rule_about(facts.job, pod));
-            if judge(facts.job, pod).counts() {
+            if failure_action(facts.job, pod).counts() {
                 uncounted.failed.push(uid.into());
             }
         }
         0
     }
 
-    fn note_indexes(&mut self, facts: &Facts<'_>) {
+    fn set_indexes(&mut self, facts: &Facts<'_>) {
         if let Some(indexes) = &facts.indexes {
             self.status.succeeded = indexes.succeeded.len();
             self.status.completed_indexes = indexes.succeeded.to_string().into();
@@ -244,8 +248,8 @@ impl Tracking {
         }
     }
 
-    /// Says that the job is about to end before pods are let go: what they said of it is lost with them.
-    fn note_interim_condition(&mut self, facts: &Facts<'_>) {
+    /// Sets the interim condition before finalizers are removed, because the reason is lost with the pods.
+    fn set_interim_condition(&mut self, facts: &Facts<'_>) {
         let Some(finished) = &mut self.finished else { return };
         let end = match &*finished.r#type {
             "FailureTarget" => "Failed",
@@ -259,13 +263,13 @@ impl Tracking {
     }
 }
 
-/// The reason of a failure as it stands in events. Whoever else made a job fail may have given another one.
-fn reason_told(reason: &str) -> &'static str {
+/// The reason for the event. Another controller may have set an unknown reason.
+fn event_reason(reason: &str) -> &'static str {
     let known = FAILURE_REASONS.iter().find(|known| **known == reason);
     known.copied().unwrap_or("JobFailed")
 }
 
-/// Whether that changed anything.
+/// True if the condition has changed.
 fn set_condition(conditions: &mut Vec<Condition>, new: Condition) -> bool {
     match conditions.iter_mut().find(|known| known.r#type == new.r#type) {
         Some(known)

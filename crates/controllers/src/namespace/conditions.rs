@@ -1,5 +1,5 @@
-//! What the status of a namespace says about its deletion, in upstream's words: people and programs
-//! search for them (`status_condition_utils.go` in `pkg/controller/namespace/deletion`).
+//! Conditions of a terminating namespace, with Kubernetes' texts, for which users and programs search
+//! (`status_condition_utils.go` in `pkg/controller/namespace/deletion`).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use coracle_base::Timestamp;
 use super::content::Report;
 use crate::view;
 
-/// One condition, without the time.
+/// A condition without its time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     kind: &'static str,
@@ -28,7 +28,7 @@ fn condition(
     }
 }
 
-/// All five, whether good or bad.
+/// All five conditions, whether true or false.
 pub(super) fn of(report: &Report) -> [Condition; 5] {
     let failed = report.discovery_failure.clone().map(|message| ("DiscoveryFailed", message));
     let undeleted = (!report.failures.is_empty()).then(|| {
@@ -76,8 +76,7 @@ fn listed(counts: &BTreeMap<String, usize>, verb: &str) -> Option<String> {
     (!counts.is_empty()).then(|| parts.collect::<Vec<_>>().join(", "))
 }
 
-/// Brings the conditions up to date; whether anything changed. A time says when a status last changed, not
-/// when it was last looked at.
+/// Updates the conditions; true if any has changed. The transition time changes only with the status.
 pub(super) fn update(known: &mut Vec<view::Condition>, new: &[Condition], now: Timestamp) -> bool {
     let mut changed = false;
     for new in new {
@@ -115,12 +114,12 @@ mod tests {
 
     fn report() -> Report {
         let mut report = Report::default();
-        report.note("pods.", 3, ["example.org/hold", "example.org/hold"].into_iter());
+        report.add_remaining("pods.", 3, ["example.org/hold", "example.org/hold"].into_iter());
         report
     }
 
     #[test]
-    fn what_holds_a_namespace_is_said_as_upstream_says_it() {
+    fn remaining_content_is_reported_as_in_kubernetes() {
         let conditions = of(&report());
         let bad: Vec<_> = conditions.iter().filter(|condition| condition.status == "True").collect();
         assert_eq!(bad.len(), 2);
@@ -131,21 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_said() {
+    fn failures_are_reported() {
         let report = Report { failures: vec!["a".into(), "b".into()], ..Report::default() };
         let message = "Failed to delete all resource types, 2 remaining: a, b";
         assert!(of(&report).iter().any(|condition| condition.message == message));
     }
 
     #[test]
-    fn the_same_again_is_no_news_and_times_tell_when_a_status_changed() {
+    fn unchanged_conditions_keep_their_transition_time() {
         let (early, late) = (Timestamp::from_millis(1_000), Timestamp::from_millis(9_000));
         let mut known = Vec::new();
         assert!(update(&mut known, &of(&report()), early));
         assert_eq!(known.len(), 5);
         assert!(!update(&mut known, &of(&report()), late));
         let mut fewer = Report::default();
-        fewer.note("pods.", 1, [].into_iter());
+        fewer.add_remaining("pods.", 1, [].into_iter());
         assert!(update(&mut known, &of(&fewer), late));
         let since = |kind: &str| {
             let found = known.iter().find(|condition| *condition.r#type == *kind).unwrap();

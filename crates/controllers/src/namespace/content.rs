@@ -1,4 +1,4 @@
-//! Deleting what is in a namespace, of every kind the server knows.
+//! Deletes the objects of all kinds in a namespace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use kube::Client;
 use kube::api::{DeleteParams, ListParams};
 
-use crate::inventory::{Kinds, Object, ServedKind};
+use crate::ownership_graph::{Kinds, Object, ServedKind};
 
-/// How many kinds are emptied at a time.
+/// Number of kinds deleted concurrently.
 const KINDS: usize = 16;
 
-/// How many objects are deleted at a time where they cannot be deleted together.
+/// Number of objects of a kind deleted concurrently if it does not support deletecollection.
 const OBJECTS: usize = 16;
 
-/// How far the deletion has come.
+/// Progress of the deletion.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
-    /// Why not all kinds are known, if they are not.
+    /// Why not all kinds are known, if so.
     pub(super) discovery_failure: Option<String>,
-    /// What could not be done.
+    /// Errors of requests.
     pub(super) failures: Vec<String>,
-    /// How many objects are left, by resource and group.
+    /// Number of remaining objects by resource and group.
     pub(super) remaining: BTreeMap<String, usize>,
-    /// How many of them each finalizer holds.
+    /// Number of remaining objects by finalizer.
     pub(super) finalizers: BTreeMap<String, usize>,
 }
 
@@ -34,8 +34,13 @@ impl Report {
         self.remaining.is_empty()
     }
 
-    /// Adds what is left of one resource.
-    pub(super) fn note<'a>(&mut self, resource: &str, count: usize, held_by: impl Iterator<Item = &'a str>) {
+    /// Adds the remaining objects of a resource.
+    pub(super) fn add_remaining<'a>(
+        &mut self,
+        resource: &str,
+        count: usize,
+        held_by: impl Iterator<Item = &'a str>,
+    ) {
         if count > 0 {
             self.remaining.insert(resource.to_owned(), count);
         }
@@ -45,8 +50,8 @@ impl Report {
     }
 }
 
-/// Deletes everything in the namespace of `inside`, as far as it goes: pods, and once there are none, the
-/// rest, many kinds at a time.
+/// Deletes all objects in the namespace of `inside`, as far as possible: first pods, and once there are none, the
+/// other kinds, several concurrently.
 pub(super) async fn delete(client: &Client, kinds: &Kinds, inside: &ObjectKey) -> Report {
     let mut report = Report::default();
     let (pods, others): (Vec<_>, Vec<_>) =
@@ -56,33 +61,33 @@ pub(super) async fn delete(client: &Client, kinds: &Kinds, inside: &ObjectKey) -
             .map(|kind| async move { (empty(client, inside, &kind).await, kind) })
             .buffer_unordered(KINDS);
         while let Some((left, kind)) = emptied.next().await {
-            note(&mut report, &kind, left);
+            add_remaining(&mut report, &kind, left);
         }
         if !report.is_empty() || !report.failures.is_empty() {
             break;
         }
     }
     if let Some(message) = undiscovered(kinds.stale()) {
-        // What is known is deleted, but nobody can say that this was all.
+        // The known kinds are deleted, but there may be others.
         report.failures.push(message.clone());
         report.discovery_failure = Some(message);
     }
-    // In the order in which they came to an end they would be news each time.
+    // Sorted, because the order of completion would change the condition each time.
     report.failures.sort();
     report
 }
 
-fn note(report: &mut Report, kind: &Arc<ServedKind>, left: kube::Result<Vec<Object>>) {
+fn add_remaining(report: &mut Report, kind: &Arc<ServedKind>, left: kube::Result<Vec<Object>>) {
     match left {
         Ok(left) => {
             let held_by = left.iter().flat_map(|object| &object.finalizers).map(|name| &**name);
-            report.note(&named(kind), left.len(), held_by);
+            report.add_remaining(&named(kind), left.len(), held_by);
         }
         Err(error) => report.failures.push(format!("{}: {error}", named(kind))),
     }
 }
 
-/// What upstream says of versions whose servers do not answer.
+/// Kubernetes' message for versions whose API servers do not answer.
 fn undiscovered(stale: &[String]) -> Option<String> {
     let each: Vec<_> =
         stale.iter().map(|version| format!("{version}: stale GroupVersion discovery: {version}")).collect();
@@ -101,19 +106,19 @@ fn is_pods(kind: &ServedKind) -> bool {
     kind.group.is_empty() && &*kind.plural == "pods"
 }
 
-/// As upstream names them in conditions, with a dot at the end for the first group.
+/// Name of a resource in the conditions, as in Kubernetes, with a trailing dot for the core group.
 fn named(kind: &ServedKind) -> String {
     format!("{}.{}", kind.plural, kind.group)
 }
 
-/// Deletes all objects of one kind, and says which are left.
+/// Deletes all objects of one kind, and returns the remaining ones.
 async fn empty(client: &Client, inside: &ObjectKey, kind: &ServedKind) -> kube::Result<Vec<Object>> {
     let objects = Objects::at(client, kind.path());
-    // Most kinds have nothing there; one object is enough to know better.
+    // Most kinds have no objects there; a list of one object shows whether this one does.
     if objects.list::<Object>(inside, &ListParams::default().limit(1)).await?.is_empty() {
         return Ok(Vec::new());
     }
-    // What depends on them is in this namespace or has owners of its own; nobody is to be made an orphan.
+    // With background propagation: dependents are in this namespace or have other owners, so none must be orphaned.
     if kind.can(&["deletecollection"]) {
         objects.delete_collection(inside, &DeleteParams::background(), &ListParams::default()).await?;
     } else {
@@ -141,18 +146,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_counted_by_resource_and_by_finalizer() {
+    fn remaining_objects_are_counted_by_resource_and_finalizer() {
         let mut report = Report::default();
-        report.note("configmaps.", 0, [].into_iter());
+        report.add_remaining("configmaps.", 0, [].into_iter());
         assert!(report.is_empty());
-        report.note("pods.", 2, ["a/x", "a/y"].into_iter());
-        report.note("jobs.batch", 1, ["a/x"].into_iter());
+        report.add_remaining("pods.", 2, ["a/x", "a/y"].into_iter());
+        report.add_remaining("jobs.batch", 1, ["a/x"].into_iter());
         assert_eq!(report.remaining, BTreeMap::from([("pods.".into(), 2), ("jobs.batch".into(), 1)]));
         assert_eq!(report.finalizers, BTreeMap::from([("a/x".into(), 2), ("a/y".into(), 1)]));
     }
 
     #[test]
-    fn groups_that_do_not_answer_are_named() {
+    fn undiscovered_groups_are_named() {
         assert_eq!(undiscovered(&[]), None);
         let message = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of \
                        server APIs: metrics.k8s.io/v1beta1: stale GroupVersion discovery: metrics.k8s.io/v1beta1";

@@ -1,8 +1,8 @@
-//! A namespace that is being deleted is emptied, kind by kind, and then let go.
+//! Deletes the contents of terminating namespaces, then removes the finalizer.
 //!
-//! Pods go first and everything else waits for them, so that nothing a pod still uses (its secrets, its
-//! network policies) is gone before it. What others hold is waited for: when the last object of a kind has
-//! gone, the inventory tells.
+//! Pods are deleted first and everything else after them, so that nothing that a pod still uses (its secrets, its
+//! network policies) is deleted before it. Objects held by finalizers are waited for: the ownership graph reports
+//! when the last object of a kind is gone.
 //!
 //! Objects in a namespace that does not exist are deleted, too (`orphans`).
 
@@ -23,19 +23,19 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::inventory::{self, Change as InventoryChange, Inventory};
+use crate::ownership_graph::{self, Change as GraphChange, OwnershipGraph};
 use crate::{Registration, Settings, active_namespaces};
 use content::Report;
 
-/// The finalizer this controller stands for.
+/// Finalizer of this controller.
 const FINALIZER: &str = "kubernetes";
 
-/// How many namespaces are emptied at a time, as in upstream (`concurrent-namespace-syncs`).
+/// Concurrent reconciles: the default of `--concurrent-namespace-syncs`.
 const WORKERS: usize = 10;
 
-/// When to look again at what is left, as upstream (`finalizerEstimateSeconds`, halved, and one): of kinds
-/// that cannot be followed nobody tells.
-const LOOK_AGAIN: Duration = Duration::from_secs(8);
+/// Retry interval for remaining objects, as in Kubernetes (`finalizerEstimateSeconds`, halved, plus one): kinds that
+/// cannot be watched have no events.
+const RECHECK_PERIOD: Duration = Duration::from_secs(8);
 
 /// When to look for the namespace of an object whose namespace is unknown. The namespace's own watch may lag behind
 /// that of the object; after this time the informer usually knows it, and no request is made.
@@ -45,20 +45,22 @@ pub(crate) const REGISTRATION: Registration = Registration { name: "namespace-co
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let namespaces = active_namespaces::informer(manager);
-    let inventory = inventory::shared(manager);
+    let ownership_graph = ownership_graph::shared(manager);
     let reconcile = Deletion {
         client: manager.client().clone(),
         namespaces: Objects::of::<Namespace>(manager.client()),
         informer: namespaces.clone(),
-        inventory: Arc::clone(&inventory),
+        ownership_graph: Arc::clone(&ownership_graph),
         clock: settings.clock.clone(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("namespace")
         .watches(&namespaces, terminating);
     let known = namespaces.clone();
-    inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&namespaces, change));
-    inventory.tell(controller.queue(), MISSING_NAMESPACE_DELAY, move |change| homeless(&known, change));
+    ownership_graph.subscribe(controller.queue(), Duration::ZERO, move |change| emptied(&namespaces, change));
+    ownership_graph.subscribe(controller.queue(), MISSING_NAMESPACE_DELAY, move |change| {
+        unknown_namespace(&known, change)
+    });
     manager.add(controller.workers(WORKERS));
 }
 
@@ -67,34 +69,35 @@ fn terminating(change: &Change<MetadataOnly>) -> Option<ObjectKey> {
     terminating.then(|| change.key.clone())
 }
 
-/// The namespace that is being deleted and has lost the last object of a kind.
-fn emptied(namespaces: &Informer<MetadataOnly>, change: &InventoryChange) -> Vec<ObjectKey> {
-    let InventoryChange::Removed { namespace, left: 0, .. } = change else { return Vec::new() };
-    let is_going = namespaces.store().get(namespace).is_some_and(|namespace| namespace.is_terminating());
-    if is_going { vec![namespace.clone()] } else { Vec::new() }
+/// The terminating namespace that has lost the last object of a kind.
+fn emptied(namespaces: &Informer<MetadataOnly>, change: &GraphChange) -> Vec<ObjectKey> {
+    let GraphChange::Removed { namespace, left: 0, .. } = change else { return Vec::new() };
+    let is_terminating =
+        namespaces.store().get(namespace).is_some_and(|namespace| namespace.is_terminating());
+    if is_terminating { vec![namespace.clone()] } else { Vec::new() }
 }
 
-/// The unknown namespace of an object that has come or changed.
-fn homeless(namespaces: &Informer<MetadataOnly>, change: &InventoryChange) -> Vec<ObjectKey> {
-    let InventoryChange::Put { namespace, .. } = change else { return Vec::new() };
-    // Objects without a namespace, and those that every cluster begins with, have none to lose.
-    let has_one = !namespace.name().is_empty() && !namespace.cluster().is_everywhere();
+/// The unknown namespace of an object that was added or modified.
+fn unknown_namespace(namespaces: &Informer<MetadataOnly>, change: &GraphChange) -> Vec<ObjectKey> {
+    let GraphChange::Put { namespace, .. } = change else { return Vec::new() };
+    // Cluster-scoped objects have no namespace, and bootstrap objects are not in a specific cluster.
+    let has_one = !namespace.name().is_empty() && !namespace.cluster().is_all_clusters();
     if has_one && namespaces.store().get(namespace).is_none() { vec![namespace.clone()] } else { Vec::new() }
 }
 
-/// Why a namespace is still there.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
     Api(#[from] kube::Error),
-    #[error("cannot delete everything in the namespace: {0}")]
+    #[error("cannot delete the contents of the namespace: {0}")]
     Content(String),
 }
 
-/// What is to happen to a namespace.
+/// Next step for a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// It is not being deleted, or it is not ours to hold any more.
+    /// It is not terminating, or no longer has the finalizer.
     Nothing,
     Empty,
 }
@@ -104,17 +107,17 @@ fn plan(namespace: &Value) -> Plan {
     if Meta::of(namespace).is_deleting() && ours { Plan::Empty } else { Plan::Nothing }
 }
 
-/// Who holds a namespace.
+/// Finalizers in the namespace's spec.
 fn finalizers(namespace: &Value) -> impl Iterator<Item = &str> {
     let list = namespace.pointer("/spec/finalizers").and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What is to happen once its content has been deleted as far as possible.
+/// Next step after deleting the contents as far as possible.
 #[derive(Debug, PartialEq)]
 enum Next {
     Finalize,
-    LookAgain,
+    Recheck,
     Retry(String),
 }
 
@@ -122,10 +125,10 @@ fn next(report: &Report) -> Next {
     if !report.failures.is_empty() {
         return Next::Retry(report.failures.join(", "));
     }
-    if report.is_empty() { Next::Finalize } else { Next::LookAgain }
+    if report.is_empty() { Next::Finalize } else { Next::Recheck }
 }
 
-/// Without our finalizer.
+/// The namespace without this controller's finalizer.
 fn finalized(mut namespace: Value) -> Value {
     let left: Vec<_> = finalizers(&namespace).filter(|name| *name != FINALIZER).map(str::to_owned).collect();
     namespace["spec"]["finalizers"] = json!(left);
@@ -136,7 +139,7 @@ struct Deletion {
     client: Client,
     namespaces: Objects,
     informer: Informer<MetadataOnly>,
-    inventory: Arc<Inventory>,
+    ownership_graph: Arc<OwnershipGraph>,
     clock: Clock,
 }
 
@@ -147,37 +150,37 @@ impl Reconcile for Deletion {
         if active_namespaces::is_active(&self.informer, key) {
             return Ok(Action::AwaitChange);
         }
-        // Not from the cache: deleting is the one thing that must not be done on old news.
+        // Read from the server, because deletions must not be based on a stale cache.
         let Some(namespace) = self.namespaces.get::<Value>(key).await? else {
-            let kinds = self.inventory.kinds(key.cluster()).await?;
+            let kinds = self.ownership_graph.kinds(key.cluster()).await?;
             orphans::delete(&self.client, &self.namespaces, &kinds, key).await?;
             return Ok(Action::AwaitChange);
         };
         if plan(&namespace) == Plan::Nothing {
             return Ok(Action::AwaitChange);
         }
-        let kinds = self.inventory.kinds(key.cluster()).await?;
+        let kinds = self.ownership_graph.kinds(key.cluster()).await?;
         let inside = ObjectKey::namespaced(key.cluster().clone(), key.name(), "");
         let report = content::delete(&self.client, &kinds, &inside).await;
         let next = next(&report);
-        let Some(namespace) = self.tell(key, namespace, &report).await? else {
+        let Some(namespace) = self.set_conditions(key, namespace, &report).await? else {
             return Ok(Action::AwaitChange);
         };
         match next {
-            // A kind may have come meanwhile, and objects of it.
-            Next::Finalize if self.inventory.refresh_kinds(key.cluster()).await? != kinds => {
+            // A kind, and objects of it, may have been created in the meantime.
+            Next::Finalize if self.ownership_graph.refresh_kinds(key.cluster()).await? != kinds => {
                 Ok(Action::RequeueAfter(Duration::ZERO))
             }
             Next::Finalize => self.finalize(key, namespace).await,
-            Next::LookAgain => Ok(Action::RequeueAfter(LOOK_AGAIN)),
+            Next::Recheck => Ok(Action::RequeueAfter(RECHECK_PERIOD)),
             Next::Retry(failures) => Err(Error::Content(failures)),
         }
     }
 }
 
 impl Deletion {
-    /// Says in the conditions how far it has come, if that is news. None if the namespace is gone.
-    async fn tell(
+    /// Writes the conditions if they have changed. `None` if the namespace is gone.
+    async fn set_conditions(
         &self,
         key: &ObjectKey,
         mut namespace: Value,
@@ -195,7 +198,7 @@ impl Deletion {
         }
     }
 
-    /// Lets a namespace go; if nobody else holds it, it is gone then.
+    /// Removes the finalizer; if it was the last one, the namespace is deleted.
     async fn finalize(&self, key: &ObjectKey, namespace: Value) -> Result<Action, Error> {
         let finalized = finalized(namespace);
         match self.namespaces.replace_subresource::<Written>(key, "finalize", &finalized).await {
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_being_deleted_and_ours_is_emptied() {
+    fn only_terminating_namespaces_with_finalizer_are_emptied() {
         let (alive, going) = (json!({}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
         assert_eq!(plan(&namespace(&alive, &json!(["kubernetes"]))), Plan::Nothing);
         assert_eq!(plan(&namespace(&going, &json!(["kubernetes"]))), Plan::Empty);
@@ -225,17 +228,17 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_of_others_stay() {
+    fn other_finalizers_stay() {
         let namespace = namespace(&json!({}), &json!(["a.example/x", "kubernetes"]));
         assert_eq!(finalized(namespace)["spec"]["finalizers"], json!(["a.example/x"]));
     }
 
     #[test]
-    fn it_goes_only_when_nothing_is_left_and_nothing_failed() {
+    fn namespace_is_finalized_only_when_empty() {
         let mut report = Report::default();
         assert_eq!(next(&report), Next::Finalize);
-        report.note("pods.", 2, ["example.org/hold"].into_iter());
-        assert_eq!(next(&report), Next::LookAgain);
+        report.add_remaining("pods.", 2, ["example.org/hold"].into_iter());
+        assert_eq!(next(&report), Next::Recheck);
         report.failures.push("no".to_owned());
         assert_eq!(next(&report), Next::Retry("no".to_owned()));
     }

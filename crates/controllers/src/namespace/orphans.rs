@@ -1,7 +1,7 @@
-//! Deleting what outlived its namespace.
+//! Deletes objects whose namespace no longer exists.
 //!
-//! The API server creates nothing in a namespace that is being deleted, so nothing outlives one. Earlier versions
-//! let creates slip through that were committed after the namespace had been emptied; what they left is deleted here.
+//! The API server creates no objects in a terminating namespace, so none outlives it. Earlier versions let creates
+//! slip through that were committed after the namespace had been emptied; their objects are deleted here.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use kube::Client;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 
 use super::content::is_deletable;
-use crate::inventory::{Kinds, Object, ServedKind};
+use crate::ownership_graph::{Kinds, Object, ServedKind};
 
-/// How many requests are under way at a time for one namespace.
+/// Number of concurrent requests for one namespace.
 const REQUESTS: usize = 16;
 
 /// Deletes everything in the namespace at `key`, unless the namespace exists.
 ///
-/// The objects are listed before the namespace is looked up. Whatever was listed then has lost its namespace: if one
+/// The objects are listed before the namespace is looked up. So all listed objects have lost their namespace: if one
 /// of that name is created later, its objects are not in the lists, and have other uids.
 pub(super) async fn delete(
     client: &Client,
@@ -41,7 +41,7 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// The objects of all kinds whose deletion has not begun.
+/// The objects of all kinds that are not terminating.
 async fn list(
     client: &Client,
     kinds: &Kinds,
@@ -56,7 +56,7 @@ async fn list(
         .buffered(REQUESTS);
     let mut found = Vec::new();
     while let Some((objects, kind)) = lists.next().await {
-        let left = objects?.into_iter().filter(|object| !object.is_going());
+        let left = objects?.into_iter().filter(|object| !object.is_terminating());
         found.extend(left.map(|object| (Arc::clone(&kind), object)));
     }
     Ok(found)

@@ -1,4 +1,4 @@
-//! What is counted of blocks of addresses, under upstream's names (`pkg/controller/nodeipam/ipam/cidrset`).
+//! Metrics of CIDR blocks, under Kubernetes' names (`pkg/controller/nodeipam/ipam/cidrset`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use coracle_base::metrics::{Buckets, Counter, Counters, Histogram, Histograms, T
 use super::pool::Pool;
 use crate::cidr::Cidr;
 
-/// What is counted of all ranges.
+/// Metrics of all ranges.
 #[derive(Debug)]
 pub(super) struct CidrMetrics {
     allocations: Counters<1>,
@@ -16,12 +16,12 @@ pub(super) struct CidrMetrics {
     tries: Histograms<1>,
 }
 
-/// What is counted of one range.
+/// Metrics of one range.
 #[derive(Debug)]
 pub(super) struct RangeMetrics {
     pub(super) allocations: Arc<Counter>,
     pub(super) releases: Arc<Counter>,
-    /// How many blocks were looked at in vain before a free one was found.
+    /// Number of used blocks that were skipped before a free one was found.
     pub(super) tries: Arc<Histogram>,
 }
 
@@ -30,17 +30,17 @@ impl CidrMetrics {
         Self {
             allocations: metrics.counters(
                 "node_ipam_controller_cidrset_cidrs_allocations_total",
-                "Blocks that nodes got.",
+                "CIDR blocks allocated to nodes.",
                 ["clusterCIDR"],
             ),
             releases: metrics.counters(
                 "node_ipam_controller_cidrset_cidrs_releases_total",
-                "Blocks that nodes gave back.",
+                "CIDR blocks released by nodes.",
                 ["clusterCIDR"],
             ),
             tries: metrics.histograms(
                 "node_ipam_controller_cidrset_allocation_tries_per_request",
-                "Blocks that were looked at before a free one was found.",
+                "Used CIDR blocks skipped per allocation.",
                 Buckets::exponential(1.0, 5.0, 5),
                 ["clusterCIDR"],
             ),
@@ -57,16 +57,18 @@ impl CidrMetrics {
     }
 }
 
-/// What is told of a range: by how many of its blocks are taken, and how many there are.
+/// Computes a gauge of a range from its used blocks and all blocks.
 type OfRange = fn(used: f64, all: f64) -> f64;
 
-/// Tells how many blocks there are, and what part of them nodes have: in the cluster that has most of them, for
-/// every cluster has all of a range.
-pub(super) fn tell_usage(metrics: &Metrics, pool: &Arc<Mutex<Pool>>) {
-    // One of the names is misspelled; it is the one that dashboards know.
+/// Declares the number of blocks and the part in use, in the cluster with the largest usage, because every cluster
+/// has the whole range.
+pub(super) fn declare_usage(metrics: &Metrics, pool: &Arc<Mutex<Pool>>) {
+    // One of the names is misspelled in Kubernetes, and dashboards use that name.
     let of_range: [(_, _, OfRange); 2] = [
-        ("node_ipam_controller_cirdset_max_cidrs", "Blocks there are.", |_, all| all),
-        ("node_ipam_controller_cidrset_usage_cidrs", "What part of them is taken.", |used, all| used / all),
+        ("node_ipam_controller_cirdset_max_cidrs", "Number of CIDR blocks.", |_, all| all),
+        ("node_ipam_controller_cidrset_usage_cidrs", "Part of the CIDR blocks in use.", |used, all| {
+            used / all
+        }),
     ];
     for (name, help, number) in of_range {
         let pool = Arc::clone(pool);

@@ -1,4 +1,4 @@
-//! Every node gets a block of addresses for its pods, if the cluster has a range for that.
+//! Allocates a CIDR block for the pods of every node, if the cluster has a range for that.
 
 mod metrics;
 mod pool;
@@ -15,12 +15,12 @@ use tokio::sync::watch;
 
 use crate::cidr::Cidr;
 use crate::view::{Node, nodes};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use metrics::CidrMetrics;
 use pool::{Exhausted, Pool};
 pub use pool::{NodeCidrError, NodeCidrs};
 
-/// The name in events.
+/// Component of the events.
 const COMPONENT: &str = "cidrAllocator";
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "node-ipam-controller", register };
@@ -31,7 +31,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let (freed, follows) = watch::channel(());
     let counted = CidrMetrics::new(manager.metrics());
     let pool = Arc::new(Mutex::new(Pool::new(cidrs.clone(), counted)));
-    metrics::tell_usage(manager.metrics(), &pool);
+    metrics::declare_usage(manager.metrics(), &pool);
     let reconcile = NodeIpam {
         objects: Objects::of::<k8s_openapi::api::core::v1::Node>(manager.client()),
         nodes: nodes.clone(),
@@ -46,7 +46,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
             let changed = change.old.as_ref().map(cidrs) != change.new.as_ref().map(cidrs);
             changed.then(|| change.key.clone())
         })
-        .follows(&follows, move || without_block(&waiting));
+        .watches_value(&follows, move || without_block(&waiting));
     manager.add(controller);
 }
 
@@ -60,7 +60,7 @@ struct NodeIpam {
     objects: Objects,
     nodes: Informer<Node>,
     pool: Arc<Mutex<Pool>>,
-    /// Rings when nodes that wait for a block may get one.
+    /// Notified when nodes that wait for a block may get one.
     freed: watch::Sender<()>,
     recorder: Recorder,
 }
@@ -81,17 +81,17 @@ impl Reconcile for NodeIpam {
         let chosen = self.pool(key).allocate(key);
         match chosen {
             Ok(chosen) => self.assign(key, node, &chosen).await?,
-            Err(Exhausted) => self.tell(key, node, "CIDRNotAvailable"),
+            Err(Exhausted) => self.record_event(key, node, "CIDRNotAvailable"),
         }
         Ok(Action::AwaitChange)
     }
 }
 
 impl NodeIpam {
-    /// The pool, which knows the blocks of all nodes of the cluster of `key`.
+    /// Locks the pool, after loading the blocks of all nodes of the key's cluster.
     fn pool(&self, key: &ObjectKey) -> MutexGuard<'_, Pool> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if !pool.knows(key.cluster()) {
+        if !pool.contains(key.cluster()) {
             for node in self.nodes.store().in_cluster(key.cluster()) {
                 let at = ObjectKey::cluster_wide(key.cluster().clone(), node.metadata.name());
                 pool.hold(&at, blocks_of(&node));
@@ -108,17 +108,17 @@ impl NodeIpam {
         }));
         match self.objects.patch::<Written>(key, &PatchParams::default(), &patch).await {
             Ok(_) => Ok(()),
-            // It is gone, and another one may be in its place; either brings it back.
-            Err(error) if refusal::is_outdated(&error) => Ok(()),
+            // The node is gone or replaced, and its event enqueues it again.
+            Err(error) if api_error::is_outdated(&error) => Ok(()),
             Err(error) => {
-                // The block stays with the node: the write may have been done nevertheless.
-                self.tell(key, node, "CIDRAssignmentFailed");
+                // The block stays allocated to the node: the write may have succeeded nevertheless.
+                self.record_event(key, node, "CIDRAssignmentFailed");
                 Err(error)
             }
         }
     }
 
-    fn tell(&self, key: &ObjectKey, node: &Node, status: &'static str) {
+    fn record_event(&self, key: &ObjectKey, node: &Node, status: &'static str) {
         let message = format!("Node {} status is now: {status}", key.name());
         let about = Reference::to("v1", "Node", &node.metadata);
         self.recorder.event(key.cluster(), about, EventType::Normal, status, message);

@@ -1,4 +1,4 @@
-//! Which blocks of addresses nodes have, and which are free.
+//! Allocation of CIDR blocks to nodes.
 
 use std::collections::HashMap;
 
@@ -7,49 +7,51 @@ use coracle_runtime::{ClusterId, ObjectKey};
 use super::metrics::{CidrMetrics, RangeMetrics};
 use crate::cidr::Cidr;
 
-/// How many more bits than the cluster's the blocks of nodes may have in common: more than 65536 of them are
-/// too many to keep track of (`clusterSubnetMaxDiff` of upstream).
+/// Maximum difference between the mask lengths of node and range: more than 65536 blocks are too many to track
+/// (`clusterSubnetMaxDiff` in Kubernetes).
 const MAX_BITS: u8 = 16;
 
-/// What is wrong with the blocks that nodes are to have.
+/// Error of invalid ranges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeCidrError {
-    /// There must be one or two ranges, of different families.
-    #[error("there can be one range of addresses of each family")]
+    /// There must be one or two ranges, of different IP families.
+    #[error("node CIDR ranges must be one or two, with at most one per IP family")]
     Families,
     /// The block of a node is larger than the range.
-    #[error("the mask of {range} must not be longer than that of its nodes, which is {prefix}")]
+    #[error("range {range} is smaller than the mask size {prefix} of its nodes")]
     TooLarge {
         /// The range.
         range: Cidr,
-        /// The length of the mask of a node.
+        /// Mask size of nodes.
         prefix: u8,
     },
-    /// There would be too many.
-    #[error("the mask of the nodes of {range}, which is {prefix}, is more than 16 longer than its own")]
+    /// The range has too many blocks.
+    #[error(
+        "range {range} has too many blocks: the mask size {prefix} of its nodes exceeds its own by more than 16"
+    )]
     TooMany {
         /// The range.
         range: Cidr,
-        /// The length of the mask of a node.
+        /// Mask size of nodes.
         prefix: u8,
     },
 }
 
-/// From where nodes get the addresses of their pods.
+/// The ranges from which nodes get their pod CIDRs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCidrs {
-    /// Each range, and how long the mask of a node is.
+    /// Ranges and their mask sizes of nodes.
     ranges: Vec<(Cidr, u8)>,
-    /// What services have, and no node may have.
+    /// Service ranges, which nodes must not use.
     excluded: Vec<Cidr>,
 }
 
 impl NodeCidrs {
-    /// Every node gets one block of each range, with a mask of the length for its family.
+    /// Creates the allocation: every node gets one block of each range, with the mask size of its IP family.
     ///
     /// # Errors
-    /// If the ranges do not go together, or not with the masks.
+    /// If the ranges or mask sizes are invalid.
     pub fn new(ranges: Vec<Cidr>, mask_ipv4: u8, mask_ipv6: u8) -> Result<Self, NodeCidrError> {
         let ranges: Vec<_> = ranges
             .into_iter()
@@ -71,7 +73,7 @@ impl NodeCidrs {
         Ok(Self { ranges, excluded: Vec::new() })
     }
 
-    /// The same, but nodes get nothing of these.
+    /// Excludes ranges from the allocation.
     #[must_use]
     pub fn without(self, excluded: Vec<Cidr>) -> Self {
         Self { excluded, ..self }
@@ -83,22 +85,22 @@ impl NodeCidrs {
 #[error("CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range")]
 pub(super) struct Exhausted;
 
-/// The blocks of all clusters in which a node has one.
+/// Allocated blocks of all clusters with nodes.
 #[derive(Debug)]
 pub(super) struct Pool {
     cidrs: NodeCidrs,
-    clusters: HashMap<ClusterId, Share>,
+    clusters: HashMap<ClusterId, ClusterBlocks>,
     metrics: CidrMetrics,
 }
 
-/// The blocks of one cluster.
+/// Allocated blocks of one cluster.
 #[derive(Debug)]
-struct Share {
+struct ClusterBlocks {
     ranges: Vec<Blocks>,
     held: HashMap<ObjectKey, Vec<Cidr>>,
 }
 
-/// The blocks of one range: how many have each, for people may give one to several nodes.
+/// Blocks of one range, with the number of nodes that use each: a user may set the same block on several nodes.
 #[derive(Debug)]
 struct Blocks {
     range: Cidr,
@@ -113,57 +115,60 @@ impl Pool {
         Self { cidrs, clusters: HashMap::new(), metrics }
     }
 
-    /// How many blocks of each range the cluster has that has most of them, and how many there are.
+    /// For each range, the number of used blocks in the cluster that uses most, and the number of all blocks.
     pub(super) fn usage(&self) -> impl Iterator<Item = (Cidr, usize, u64)> {
         self.cidrs.ranges.iter().enumerate().map(|(index, (range, prefix))| {
-            let used = self.clusters.values().filter_map(|share| Some(share.ranges.get(index)?.used.len()));
+            let used = self
+                .clusters
+                .values()
+                .filter_map(|cluster_blocks| Some(cluster_blocks.ranges.get(index)?.used.len()));
             (*range, used.max().unwrap_or_default(), range.blocks(*prefix))
         })
     }
 
-    /// Whether anything is known of a cluster.
-    pub(super) fn knows(&self, cluster: &ClusterId) -> bool {
+    /// True if the nodes of the cluster are loaded.
+    pub(super) fn contains(&self, cluster: &ClusterId) -> bool {
         self.clusters.contains_key(cluster)
     }
 
-    /// Notes which blocks a node has. Whether another one may get what it had.
+    /// Records the blocks of a node. True if blocks were released.
     pub(super) fn hold(&mut self, node: &ObjectKey, cidrs: Vec<Cidr>) -> bool {
-        let share = self.share(node.cluster());
-        let freed = share.hold(node, cidrs);
-        if freed && share.held.is_empty() {
+        let cluster_blocks = self.cluster_blocks(node.cluster());
+        let freed = cluster_blocks.hold(node, cidrs);
+        if freed && cluster_blocks.held.is_empty() {
             self.clusters.remove(node.cluster());
         }
         freed
     }
 
-    /// Gives a node what it has been given before, or else a block of each range.
+    /// Returns the blocks already allocated to a node, or allocates one of each range.
     pub(super) fn allocate(&mut self, node: &ObjectKey) -> Result<Vec<Cidr>, Exhausted> {
-        let share = self.share(node.cluster());
-        if let Some(held) = share.held.get(node) {
+        let cluster_blocks = self.cluster_blocks(node.cluster());
+        if let Some(held) = cluster_blocks.held.get(node) {
             return Ok(held.clone());
         }
-        let chosen: Option<Vec<Cidr>> = share.ranges.iter_mut().map(Blocks::next_free).collect();
+        let chosen: Option<Vec<Cidr>> = cluster_blocks.ranges.iter_mut().map(Blocks::next_free).collect();
         let chosen = chosen.ok_or(Exhausted)?;
-        share.hold(node, chosen.clone());
+        cluster_blocks.hold(node, chosen.clone());
         Ok(chosen)
     }
 
-    fn share(&mut self, cluster: &ClusterId) -> &mut Share {
+    fn cluster_blocks(&mut self, cluster: &ClusterId) -> &mut ClusterBlocks {
         let Self { cidrs, clusters, metrics } = self;
         clusters.entry(cluster.clone()).or_insert_with(|| {
-            let fresh = |(range, prefix): &(Cidr, u8)| {
+            let create = |(range, prefix): &(Cidr, u8)| {
                 let (range, prefix) = (*range, *prefix);
                 let metrics = metrics.of(&range);
                 let mut blocks = Blocks { range, prefix, used: HashMap::new(), next: 0, metrics };
                 cidrs.excluded.iter().for_each(|cidr| blocks.occupy(cidr));
                 blocks
             };
-            Share { ranges: cidrs.ranges.iter().map(fresh).collect(), held: HashMap::new() }
+            ClusterBlocks { ranges: cidrs.ranges.iter().map(create).collect(), held: HashMap::new() }
         })
     }
 }
 
-impl Share {
+impl ClusterBlocks {
     fn hold(&mut self, node: &ObjectKey, cidrs: Vec<Cidr>) -> bool {
         if self.held.get(node).map_or(&[][..], Vec::as_slice) == cidrs {
             return false;
@@ -204,7 +209,7 @@ impl Blocks {
         }
     }
 
-    /// The next block that is free after the last one, so that those that were given back rest.
+    /// The next free block after the last allocated one, so that released blocks are reused as late as possible.
     fn next_free(&mut self) -> Option<Cidr> {
         let count = self.range.blocks(self.prefix);
         let at = |offset| (self.next + offset) % count;
@@ -243,35 +248,39 @@ mod tests {
     }
 
     #[test]
-    fn every_node_gets_a_block_of_each_range() {
+    fn node_gets_a_block_of_each_range() {
         let mut pool = pool(&["10.1.0.0/16", "fd00::/56"], &[]);
         assert_eq!(allocated(&mut pool, "a").unwrap(), ["10.1.0.0/24", "fd00::/64"]);
         assert_eq!(allocated(&mut pool, "b").unwrap(), ["10.1.1.0/24", "fd00:0:0:1::/64"]);
         assert_eq!(allocated(&mut pool, "a").unwrap(), ["10.1.0.0/24", "fd00::/64"], "once");
         let other = ObjectKey::cluster_wide(ClusterId::new("other"), "a");
-        assert_eq!(pool.allocate(&other).unwrap()[0].to_string(), "10.1.0.0/24", "clusters do not meet");
+        assert_eq!(
+            pool.allocate(&other).unwrap()[0].to_string(),
+            "10.1.0.0/24",
+            "clusters have separate blocks"
+        );
     }
 
     #[test]
-    fn what_is_taken_is_not_given_out() {
+    fn used_blocks_are_not_allocated() {
         let mut pool = pool(&["10.1.0.0/22"], &["10.1.1.0/24"]);
         pool.hold(&node("a"), vec![cidr("10.1.0.0/25")]);
         pool.hold(&node("elsewhere"), vec![cidr("10.9.0.0/24")]);
         assert_eq!(allocated(&mut pool, "b").unwrap(), ["10.1.2.0/24"]);
         assert_eq!(allocated(&mut pool, "c").unwrap(), ["10.1.3.0/24"]);
         assert_eq!(allocated(&mut pool, "d"), Err(Exhausted));
-        assert!(!pool.hold(&node("b"), vec![cidr("10.1.2.0/24")]), "it keeps what it has");
-        assert!(pool.hold(&node("b"), Vec::new()), "it is gone");
+        assert!(!pool.hold(&node("b"), vec![cidr("10.1.2.0/24")]), "its blocks are unchanged");
+        assert!(pool.hold(&node("b"), Vec::new()), "its blocks are released");
         assert_eq!(allocated(&mut pool, "d").unwrap(), ["10.1.2.0/24"]);
     }
 
     #[test]
-    fn what_is_given_and_given_back_is_counted() {
+    fn allocations_and_releases_are_counted() {
         let metrics = Metrics::default();
         let cidrs = NodeCidrs::new(vec![cidr("10.1.0.0/22")], 24, 64).unwrap();
         let mut pool = Pool::new(cidrs, CidrMetrics::new(&metrics));
         let blocks = pool.allocate(&node("a")).unwrap();
-        assert!(!pool.hold(&node("a"), blocks), "as it was given");
+        assert!(!pool.hold(&node("a"), blocks), "already allocated");
         pool.hold(&node("b"), vec![cidr("10.1.1.0/24")]);
         pool.allocate(&node("c")).unwrap();
         pool.hold(&node("b"), Vec::new());
@@ -283,12 +292,12 @@ mod tests {
             r#"node_ipam_controller_cidrset_allocation_tries_per_request_count{clusterCIDR="10.1.0.0/22"} 2"#,
             r#"node_ipam_controller_cidrset_allocation_tries_per_request_sum{clusterCIDR="10.1.0.0/22"} 1"#,
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} in {text}");
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }
     }
 
     #[test]
-    fn a_block_that_several_nodes_have_is_free_when_the_last_is_gone() {
+    fn shared_block_is_released_by_its_last_node() {
         let mut pool = pool(&["10.1.0.0/24"], &[]);
         for name in ["a", "b"] {
             pool.hold(&node(name), vec![cidr("10.1.0.0/24")]);
@@ -296,12 +305,12 @@ mod tests {
         pool.hold(&node("a"), Vec::new());
         assert_eq!(allocated(&mut pool, "c"), Err(Exhausted));
         pool.hold(&node("b"), Vec::new());
-        assert!(!pool.knows(&ClusterId::default()), "a cluster without nodes is forgotten");
+        assert!(!pool.contains(&ClusterId::default()), "a cluster without nodes is removed");
         assert_eq!(allocated(&mut pool, "c").unwrap(), ["10.1.0.0/24"]);
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn invalid_ranges_are_rejected() {
         let new = |ranges: &[&str], v4, v6| {
             NodeCidrs::new(ranges.iter().map(|range| cidr(range)).collect(), v4, v6).map(drop)
         };

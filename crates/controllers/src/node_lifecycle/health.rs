@@ -1,4 +1,4 @@
-//! What is said of a node that has not been heard of.
+//! Health of a node by its last heartbeat.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use coracle_base::Timestamp;
 use super::NodeMonitor;
 use crate::view::{Condition, Node, condition};
 
-/// What nodes report of themselves. That the network is there is said by others.
+/// Conditions that the kubelet reports. NetworkUnavailable is set by other components.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Whether a node has been heard of.
+/// Health of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Health {
-    /// Recently; it is to be looked at again after this time.
-    Heard(Duration),
-    /// Not for too long. These conditions are to be written.
-    Silent(Vec<Condition>),
+    /// There was a recent heartbeat; check again after this time.
+    Recent(Duration),
+    /// There was no recent heartbeat; set these conditions.
+    Stale(Vec<Condition>),
 }
 
-/// Judges a node by its last sign of life, if there was one.
+/// Determines the health of a node from its last heartbeat, if there was one.
 pub(super) fn health(node: &Node, last: Option<Timestamp>, now: Timestamp, monitor: &NodeMonitor) -> Health {
     let reported = condition(&node.status.conditions, "Ready").is_some();
     let grace = if reported { monitor.grace_period } else { monitor.startup_grace_period };
     let due = last.unwrap_or(node.metadata.creation_timestamp) + grace;
     if now < due {
-        return Health::Heard(due.since(now));
+        return Health::Recent(due.since(now));
     }
-    Health::Silent(REPORTED.into_iter().filter_map(|r#type| unknown(node, r#type, now)).collect())
+    Health::Stale(REPORTED.into_iter().filter_map(|r#type| unknown(node, r#type, now)).collect())
 }
 
-/// A condition that says that nothing is known; none if it says so already.
+/// A condition with the status Unknown; `None` if it already has it.
 fn unknown(node: &Node, r#type: &str, now: Timestamp) -> Option<Condition> {
     let known = condition(&node.status.conditions, r#type);
     if known.is_some_and(|known| &*known.status == "Unknown") {
@@ -72,20 +72,20 @@ mod tests {
     }
 
     fn written(health: Health) -> Value {
-        let Health::Silent(conditions) = health else { panic!("{health:?}") };
+        let Health::Stale(conditions) = health else { panic!("{health:?}") };
         serde_json::to_value(conditions).unwrap()
     }
 
     #[test]
-    fn a_node_has_forty_seconds_from_its_last_sign_of_life() {
+    fn node_is_stale_forty_seconds_after_its_last_heartbeat() {
         let ready = json!([{"type": "Ready", "status": "True"}]);
-        assert_eq!(judged(ready.clone(), Some(200), 230), Health::Heard(Duration::from_secs(10)));
-        assert!(matches!(judged(ready, Some(200), 240), Health::Silent(_)));
+        assert_eq!(judged(ready.clone(), Some(200), 230), Health::Recent(Duration::from_secs(10)));
+        assert!(matches!(judged(ready, Some(200), 240), Health::Stale(_)));
     }
 
     #[test]
-    fn a_new_node_has_a_minute_to_report() {
-        assert_eq!(judged(json!([]), None, 130), Health::Heard(Duration::from_secs(30)));
+    fn new_node_has_a_startup_grace_period() {
+        assert_eq!(judged(json!([]), None, 130), Health::Recent(Duration::from_secs(30)));
         let said = written(judged(json!([]), None, 160));
         assert_eq!(said.as_array().unwrap().len(), 4);
         assert_eq!(
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reported_is_not_known_any_more() {
+    fn stale_node_gets_unknown_conditions() {
         let heartbeat = "1970-01-01T00:03:00Z";
         let conditions = json!([
             {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": heartbeat},

@@ -1,8 +1,8 @@
-//! Signs of life of nodes: renewed leases and reported statuses.
+//! Heartbeats of nodes: renewed leases and status updates.
 //!
-//! A node is as alive as its last sign of life, at the time it was seen here: clocks of nodes need not be
-//! right, and ours may be set: times are those of [`HearingTime`]. Signs are noted as they come, without any further
-//! work; whoever waits for them to stop sleeps until the last one is too old.
+//! A heartbeat counts at the time it was observed here, because clocks of nodes may be wrong, and this machine's may
+//! be set: times are those of [`ConnectedTime`]. Heartbeats are recorded without further work; a node is enqueued for
+//! the time when its last heartbeat will be too old.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use coracle_runtime::informer::{Metadata, View};
 use coracle_runtime::{ClusterId, Informer, Manager, ObjectKey, Selection};
 use serde::Deserialize;
 
-/// Where the leases of nodes are.
+/// Namespace of the nodes' leases.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// The leases of all nodes.
+/// Informer of the nodes' leases.
 pub(super) fn leases(manager: &mut Manager) -> Informer<Lease> {
     let selection = Selection::of::<k8s_openapi::api::coordination::v1::Lease>();
     manager.informer(selection.with_fields(&format!("metadata.namespace={NAMESPACE}")))
 }
 
-/// What is known of a lease: that it has been renewed.
+/// View of a lease.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Lease {
@@ -48,25 +48,26 @@ impl Lease {
     }
 }
 
-/// The node a lease is of.
+/// The node of a lease.
 pub(super) fn node_of(lease: &ObjectKey) -> ObjectKey {
     ObjectKey::cluster_wide(lease.cluster().clone(), lease.name())
 }
 
-/// Time as far as leases could be heard of: while this side cannot reach the server, the silence of nodes says nothing.
+/// Clock that stops while the informer is disconnected: while the server is unreachable, missing heartbeats mean
+/// nothing.
 #[derive(Clone)]
-pub(super) struct HearingTime {
+pub(super) struct ConnectedTime {
     pub(super) clock: Clock,
     pub(super) leases: Informer<Lease>,
 }
 
-impl HearingTime {
+impl ConnectedTime {
     pub(super) fn time(&self) -> Duration {
-        self.clock.uptime().saturating_sub(self.leases.deaf_for())
+        self.clock.uptime().saturating_sub(self.leases.disconnected_for())
     }
 }
 
-/// The last sign of life of each node.
+/// Last heartbeat of each node.
 #[derive(Debug, Default)]
 pub(super) struct Heartbeats {
     nodes: Mutex<HashMap<ObjectKey, Heartbeat>>,
@@ -74,15 +75,15 @@ pub(super) struct Heartbeats {
 
 #[derive(Debug, Default)]
 struct Heartbeat {
-    /// What the lease said. Only that it says something else than before is a sign of life.
+    /// Renew time of the lease. Only a change counts as a heartbeat.
     lease: Option<Box<str>>,
-    /// What the condition `Ready` said.
+    /// Heartbeat time of the `Ready` condition.
     status: Option<Timestamp>,
     seen_at: Duration,
 }
 
 impl Heartbeats {
-    /// Notes what the lease of a node says; none if it is gone.
+    /// Records the renew time of a node's lease; `None` if the lease is gone.
     pub(super) fn note_lease(&self, node: ObjectKey, renew_time: Option<&str>, now: Duration) {
         let mut nodes = self.nodes();
         let Some(renew_time) = renew_time else {
@@ -101,7 +102,7 @@ impl Heartbeats {
         }
     }
 
-    /// Notes when a node says that it last looked after itself.
+    /// Records the heartbeat time in a node's status.
     pub(super) fn note_status(&self, node: ObjectKey, heartbeat: Timestamp, now: Duration) {
         let mut nodes = self.nodes();
         let known = nodes.entry(node).or_default();
@@ -111,12 +112,12 @@ impl Heartbeats {
         }
     }
 
-    /// When there was a sign of life.
+    /// When the last heartbeat was observed.
     pub(super) fn last(&self, node: &ObjectKey) -> Option<Duration> {
         self.nodes().get(node).map(|heartbeat| heartbeat.seen_at)
     }
 
-    /// Takes all nodes of a cluster for alive now.
+    /// Counts as a heartbeat of all nodes of a cluster.
     pub(super) fn revive(&self, cluster: &ClusterId, now: Duration) {
         let mut nodes = self.nodes();
         for (_, heartbeat) in nodes.iter_mut().filter(|(key, _)| key.cluster() == cluster) {
@@ -124,7 +125,7 @@ impl Heartbeats {
         }
     }
 
-    /// Forgets a node that is gone.
+    /// Removes a deleted node.
     pub(super) fn forget(&self, node: &ObjectKey) {
         self.nodes().remove(node);
     }
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_news_is_a_sign_of_life() {
+    fn only_changes_count_as_heartbeats() {
         let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
         let at = Duration::from_millis;
         let last = || heartbeats.last(&node);
@@ -153,7 +154,7 @@ mod tests {
         heartbeats.note_status(node.clone(), Timestamp::from_millis(1), at(50));
         assert_eq!(last(), Some(at(40)));
         heartbeats.note_lease(node.clone(), None, at(60));
-        assert_eq!(last(), Some(at(40)), "its status speaks for it");
+        assert_eq!(last(), Some(at(40)), "a status update counts, too");
         heartbeats.revive(&ClusterId::new("other"), at(70));
         assert_eq!(last(), Some(at(40)));
         heartbeats.revive(&ClusterId::default(), at(70));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_of_nobody_are_forgotten() {
+    fn deleted_leases_are_removed() {
         let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
         heartbeats.note_lease(node.clone(), Some("a"), Duration::from_millis(10));
         heartbeats.note_lease(node.clone(), None, Duration::from_millis(20));

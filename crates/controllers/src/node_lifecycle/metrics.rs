@@ -1,5 +1,5 @@
-//! What is counted of nodes, under upstream's names (`pkg/controller/nodelifecycle`). How long it takes to look at
-//! all nodes is not told: nobody ever does.
+//! Metrics of nodes, under Kubernetes' names (`pkg/controller/nodelifecycle`). There is no duration of checking all
+//! nodes, because they are checked one by one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,19 +16,15 @@ pub(super) struct NodeMetrics {
     took: Arc<Histogram>,
 }
 
-/// What is told of a zone: by how many nodes are ready there and how many are not.
+/// Computes a gauge of a zone from its ready and unready nodes.
 type OfZone = fn(ready: f64, not_ready: f64) -> f64;
 
 const ZONES: [(&str, &str, OfZone); 3] = [
-    (
-        "node_collector_zone_health",
-        "How many nodes of a zone are ready, of a hundred.",
-        |ready, not_ready| 100.0 * ready / (ready + not_ready),
-    ),
-    ("node_collector_zone_size", "Nodes of a zone.", |ready, not_ready| ready + not_ready),
-    ("node_collector_unhealthy_nodes_in_zone", "Nodes of a zone that are not ready.", |_, not_ready| {
-        not_ready
+    ("node_collector_zone_health", "Percentage of ready nodes in the zone.", |ready, not_ready| {
+        100.0 * ready / (ready + not_ready)
     }),
+    ("node_collector_zone_size", "Nodes in the zone.", |ready, not_ready| ready + not_ready),
+    ("node_collector_unhealthy_nodes_in_zone", "Unready nodes in the zone.", |_, not_ready| not_ready),
 ];
 
 impl NodeMetrics {
@@ -45,28 +41,28 @@ impl NodeMetrics {
         Self {
             evictions: metrics.counters(
                 "node_collector_evictions_total",
-                "Nodes that pods have been made to leave.",
+                "Nodes from which pods were evicted.",
                 ["zone"],
             ),
             took: metrics.histogram(
                 "node_collector_update_node_health_duration_seconds",
-                "How long looks at nodes took.",
+                "Duration of node health checks.",
                 Buckets::exponential(0.001, 4.0, 8),
             ),
         }
     }
 
-    /// A node is new: from now on something is told of its zone.
+    /// Initializes the counter of the node's zone.
     pub(super) fn registered(&self, node: &Node) {
         self.evictions.with([&zone_of(node)]).add(0);
     }
 
-    /// Pods are made to leave a node.
+    /// Records that pods are evicted from a node.
     pub(super) fn evicted(&self, node: &Node) {
         self.evictions.with([&zone_of(node)]).inc();
     }
 
-    /// A look is over.
+    /// Records the duration of a check.
     pub(super) fn took(&self, took: Duration) {
         self.took.observe_duration(took);
     }
@@ -81,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_are_told_of() {
+    fn zone_metrics_are_reported() {
         let (metrics, zones) = (Metrics::default(), Arc::<Mutex<Zones>>::default());
         let counted = NodeMetrics::new(&metrics, &zones);
         for (name, status) in [("a", "True"), ("b", "True"), ("c", "True"), ("d", "False")] {
@@ -101,7 +97,7 @@ mod tests {
             "node_collector_unhealthy_nodes_in_zone{zone=\"r:\0:z\"} 1",
             "node_collector_evictions_total{zone=\"r:\0:z\"} 0",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line:?} in {text}");
+            assert!(text.lines().any(|found| found == line), "{line:?} in {text}");
         }
     }
 }

@@ -1,15 +1,14 @@
-//! Nodes that are not heard of any more are not ready, and what is on them has to go.
+//! Node lifecycle: marks nodes without heartbeats as not ready, and taints them so that their pods are evicted.
 //!
-//! Upstream looks at all nodes every five seconds. Here each node is looked at when it changes, and
-//! otherwise when its last sign of life will have been too long ago; signs of life themselves cost nothing
-//! but a note ([`heartbeat`]). The conditions of a node say which taints it has ([`taints`]); how many nodes
-//! at a time pods have to leave is limited by what else goes wrong in their zone ([`zones`]).
+//! Kubernetes checks all nodes every five seconds. Here each node is reconciled when it changes, and otherwise when
+//! its last heartbeat becomes too old; heartbeats themselves are only recorded ([`heartbeat`]). The taints of a node
+//! follow from its conditions ([`taints`]); the rate of evictions is limited by the health of its zone ([`zones`]).
 
 mod health;
 mod heartbeat;
-mod known;
 mod metrics;
 mod taints;
+mod tracker;
 mod zones;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 use coracle_base::{Clock, Timestamp};
 use coracle_runtime::{
-    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
     Recorder, Reference, Written,
 };
 use kube::api::{Patch, PatchParams};
@@ -25,42 +24,42 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::view::{Condition, Node, PODS_BY_NODE, Pod, condition, nodes, pods_by_node, rfc3339};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use health::{Health, health};
-use heartbeat::{HearingTime, Heartbeats, Lease, leases, node_of};
-use known::{Known, News};
+use heartbeat::{ConnectedTime, Heartbeats, Lease, leases, node_of};
 use metrics::NodeMetrics;
 use taints::{Eviction, eviction, taints};
+use tracker::{NodeChange, NodeTracker};
 use zones::{Permit, Zones};
 
-/// The name in events.
+/// Component of the events.
 const COMPONENT: &str = "node-controller";
 
-/// As many nodes at a time as upstream (`nodeUpdateWorkerSize`).
+/// Concurrent reconciles: Kubernetes' `nodeUpdateWorkerSize`.
 const WORKERS: usize = 8;
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "node-lifecycle-controller", register };
 
-/// How nodes are watched over.
+/// Settings of the node lifecycle controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeMonitor {
-    /// How long a node may be silent before it is not ready.
+    /// How long after its last heartbeat a node becomes not ready.
     pub grace_period: Duration,
-    /// How long a node may take to report for the first time.
+    /// How long a new node may take until its first heartbeat.
     pub startup_grace_period: Duration,
-    /// How long after one node of a zone pods have to leave the next.
+    /// Minimum time between evictions from two nodes of a zone.
     pub eviction_interval: Duration,
-    /// The same while much of a large zone is not ready; in a small one none has to leave then.
+    /// The same in a large zone with partial disruption; in a small one evictions stop then.
     pub reduced_eviction_interval: Duration,
-    /// From how many nodes on, less one, a zone is large.
+    /// Number of nodes above which a zone is large.
     pub large_zone: usize,
-    /// How many nodes of a hundred must fail before that is much.
+    /// Percentage of unready nodes from which a zone is partially disrupted.
     pub unhealthy_zone_percent: usize,
 }
 
 impl Default for NodeMonitor {
-    /// As kube-controller-manager, but for the grace period, which was 40 s for most of its life and is
-    /// 50 s since clients may take 45 s to notice a dead connection.
+    /// As kube-controller-manager, except for the grace period, which was 40 s for most of its history and is 50 s
+    /// since clients may take 45 s to notice a dead connection.
     fn default() -> Self {
         Self {
             grace_period: Duration::from_secs(40),
@@ -76,7 +75,7 @@ impl Default for NodeMonitor {
 fn register(manager: &mut Manager, settings: &Settings) {
     let (nodes, pods, leases) = (nodes(manager), pods_by_node(manager), leases(manager));
     let (heartbeats, clock) = (Arc::new(Heartbeats::default()), settings.clock.clone());
-    let hearing = HearingTime { clock: clock.clone(), leases: leases.clone() };
+    let connected_time = ConnectedTime { clock: clock.clone(), leases: leases.clone() };
     let (shifts, shifted) = watch::channel(());
     let zones = Arc::<Mutex<Zones>>::default();
     let reconcile = NodeLifecycle {
@@ -84,19 +83,19 @@ fn register(manager: &mut Manager, settings: &Settings) {
         pod_objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
         nodes: nodes.clone(),
         pods: pods.clone(),
-        hearing: hearing.clone(),
+        connected_time: connected_time.clone(),
         heartbeats: Arc::clone(&heartbeats),
-        known: Known::default(),
+        tracker: NodeTracker::default(),
         metrics: NodeMetrics::new(manager.metrics(), &zones),
         zones,
         shifts,
-        own_writes: OwnWrites::default(),
+        own_writes: ReadYourWrites::default(),
         recorder: manager.recorder(COMPONENT),
         monitor: settings.node_monitor.clone(),
         clock,
     };
     let (of_nodes, of_leases) = (Arc::clone(&heartbeats), heartbeats);
-    let (at_node, at_lease) = (hearing.clone(), hearing);
+    let (at_node, at_lease) = (connected_time.clone(), connected_time);
     let (of_pods, of_shifts) = (nodes.clone(), nodes.clone());
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("node_lifecycle_controller")
@@ -108,13 +107,13 @@ fn register(manager: &mut Manager, settings: &Settings) {
             note_lease(change, &of_leases, at_lease.time());
             None::<ObjectKey>
         })
-        .watches(&pods, move |change| ready_where_nothing_is_known(change, &of_pods))
-        .follows(&shifted, move || not_ready(&of_shifts))
+        .watches(&pods, move |change| ready_pod_on_unknown_node(change, &of_pods))
+        .watches_value(&shifted, move || not_ready(&of_shifts))
         .workers(WORKERS);
     manager.add(controller);
 }
 
-/// A report of a node is a sign of life.
+/// Records a status update as a heartbeat.
 fn note_status(change: &Change<Node>, heartbeats: &Heartbeats, now: Duration) {
     let ready = change.new.as_ref().and_then(|node| condition(&node.status.conditions, "Ready"));
     if let Some(ready) = ready {
@@ -123,14 +122,14 @@ fn note_status(change: &Change<Node>, heartbeats: &Heartbeats, now: Duration) {
     }
 }
 
-/// A renewed lease is a sign of life.
+/// Records a renewed lease as a heartbeat.
 fn note_lease(change: &Change<Lease>, heartbeats: &Heartbeats, now: Duration) {
     let renewed = change.new.as_ref().and_then(|lease| lease.renew_time());
     heartbeats.note_lease(node_of(&change.key), renewed, now);
 }
 
-/// The node of a pod that says that it is ready though nothing is known of its node.
-fn ready_where_nothing_is_known(change: &Change<Pod>, nodes: &Informer<Node>) -> Option<ObjectKey> {
+/// The node of a ready pod, if the node's readiness is unknown.
+fn ready_pod_on_unknown_node(change: &Change<Pod>, nodes: &Informer<Node>) -> Option<ObjectKey> {
     let pod = change.new.as_ref().filter(|pod| pod.is_ready() && !pod.spec.node_name.is_empty())?;
     let key = ObjectKey::cluster_wide(change.key.cluster().clone(), &*pod.spec.node_name);
     nodes.store().get(&key).filter(|node| is_unknown(node)).map(|_| key)
@@ -151,24 +150,24 @@ struct NodeLifecycle {
     pod_objects: Objects,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
-    hearing: HearingTime,
+    connected_time: ConnectedTime,
     heartbeats: Arc<Heartbeats>,
-    known: Known,
+    tracker: NodeTracker,
     zones: Arc<Mutex<Zones>>,
     metrics: NodeMetrics,
-    /// Rings when nodes that are not ready have to be looked at because of others.
+    /// Notified when unready nodes must be checked again because of other nodes.
     shifts: watch::Sender<()>,
-    own_writes: OwnWrites,
+    own_writes: ReadYourWrites,
     recorder: Recorder,
     monitor: NodeMonitor,
     clock: Clock,
 }
 
-/// Why a node could not be looked after.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 enum MonitorError {
     #[error(transparent)]
-    Behind(#[from] coracle_runtime::Behind),
+    StaleCache(#[from] coracle_runtime::StaleCache),
     #[error(transparent)]
     Api(#[from] kube::Error),
 }
@@ -179,72 +178,73 @@ impl Reconcile for NodeLifecycle {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, MonitorError> {
         self.own_writes.seen(key, &self.nodes).await?;
         let began = self.clock.uptime();
-        let looked = self.look_after(key).await;
+        let synced = self.sync(key).await;
         self.metrics.took(self.clock.uptime().saturating_sub(began));
-        match looked {
-            // The node is not as it was known; what it is now brings it back.
-            Err(MonitorError::Api(error)) if refusal::is_outdated(&error) => Ok(Action::AwaitChange),
+        match synced {
+            // The node has changed; its event enqueues it again.
+            Err(MonitorError::Api(error)) if api_error::is_outdated(&error) => Ok(Action::AwaitChange),
             done => done,
         }
     }
 }
 
 impl NodeLifecycle {
-    async fn look_after(&self, key: &ObjectKey) -> Result<Action, MonitorError> {
+    async fn sync(&self, key: &ObjectKey) -> Result<Action, MonitorError> {
         let node = self.nodes.store().get(key);
-        self.take_note(key, node.as_deref());
+        self.record_changes(key, node.as_deref());
         let Some(node) = node else {
             self.heartbeats.forget(key);
             return Ok(Action::AwaitChange);
         };
-        let (now, uptime) = (self.clock.now(), self.hearing.time());
-        let heard = self.heartbeats.last(key).map(|heard| now - uptime.saturating_sub(heard));
-        let next = match health(&node, heard, now, &self.monitor) {
-            Health::Heard(left) => Some(left),
-            Health::Silent(conditions) if conditions.is_empty() => None,
-            Health::Silent(conditions) => {
-                // The change brings the node back.
+        let (now, uptime) = (self.clock.now(), self.connected_time.time());
+        let last_heartbeat =
+            self.heartbeats.last(key).map(|last_heartbeat| now - uptime.saturating_sub(last_heartbeat));
+        let next = match health(&node, last_heartbeat, now, &self.monitor) {
+            Health::Recent(left) => Some(left),
+            Health::Stale(conditions) if conditions.is_empty() => None,
+            Health::Stale(conditions) => {
+                // The change enqueues the node again.
                 self.write_conditions(key, &node, &conditions).await?;
                 return Ok(Action::AwaitChange);
             }
         };
         let permitted = self.taint(key, &node, now).await?;
-        if is_unknown(&node) || self.known.has_pods_to_mark(key) {
+        if is_unknown(&node) || self.tracker.has_pods_to_mark(key) {
             self.mark_pods(key, now).await?;
-            self.known.marked_pods(key);
+            self.tracker.marked_pods(key);
         }
         let next = next.into_iter().chain(permitted).min();
         Ok(next.map_or(Action::AwaitChange, Action::RequeueAfter))
     }
 
-    /// Tells people what is new of a node, and others what it means for them.
-    fn take_note(&self, key: &ObjectKey, node: Option<&Node>) {
-        match self.known.observe(key, node) {
-            News::None => {}
-            News::Registered(about) => {
+    /// Records events for changes of a node, and updates its zone.
+    fn record_changes(&self, key: &ObjectKey, node: Option<&Node>) {
+        match self.tracker.observe(key, node) {
+            NodeChange::None => {}
+            NodeChange::Registered(about) => {
                 if let Some(node) = node {
                     self.metrics.registered(node);
                 }
                 let text = format!("Registered Node {} in Controller", key.name());
-                self.tell_of_node(
+                self.record_event(
                     key,
                     about,
                     "RegisteredNode",
                     &format!("Node {} event: {text}", key.name()),
                 );
             }
-            News::Removed(about) => {
+            NodeChange::Removed(about) => {
                 let text = format!("Removing Node {} from Controller", key.name());
-                self.tell_of_node(key, about, "RemovingNode", &format!("Node {} event: {text}", key.name()));
+                self.record_event(key, about, "RemovingNode", &format!("Node {} event: {text}", key.name()));
             }
-            News::NotReady(about) => {
+            NodeChange::NotReady(about) => {
                 let text = format!("Node {} status is now: NodeNotReady", key.name());
-                self.tell_of_node(key, about, "NodeNotReady", &text);
+                self.record_event(key, about, "NodeNotReady", &text);
             }
         }
         let shift = {
             let mut zones = self.zones();
-            if !zones.knows(key.cluster()) {
+            if !zones.contains(key.cluster()) {
                 for other in self.nodes.store().in_cluster(key.cluster()) {
                     let at = ObjectKey::cluster_wide(key.cluster().clone(), other.metadata.name());
                     zones.observe(&at, Some(&other), &self.monitor);
@@ -253,15 +253,15 @@ impl NodeLifecycle {
             zones.observe(key, node, &self.monitor)
         };
         if shift.recovered {
-            // While this side was cut off nothing was heard of anybody.
-            self.heartbeats.revive(key.cluster(), self.hearing.time());
+            // Without connection to the server, no heartbeats were received.
+            self.heartbeats.revive(key.cluster(), self.connected_time.time());
         }
         if shift.changed {
             self.shifts.send_replace(());
         }
     }
 
-    fn tell_of_node(&self, key: &ObjectKey, about: Reference, reason: &'static str, message: &str) {
+    fn record_event(&self, key: &ObjectKey, about: Reference, reason: &'static str, message: &str) {
         self.recorder.event(key.cluster(), about, EventType::Normal, reason, message);
     }
 
@@ -271,7 +271,7 @@ impl NodeLifecycle {
         node: &Node,
         conditions: &[Condition],
     ) -> Result<(), MonitorError> {
-        // If it reports in this very moment, it is the version that says so.
+        // With the resource version, so that a concurrent status update of the kubelet wins.
         let version = node.metadata.resource_version();
         let patch = json!({"metadata": {"resourceVersion": version}, "status": {"conditions": conditions}});
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
@@ -280,8 +280,8 @@ impl NodeLifecycle {
         Ok(())
     }
 
-    /// Gives a node the taints and labels it should have. After how long it may get more, if it has to wait
-    /// for that.
+    /// Sets the taints and labels that a node should have. Returns the delay until it may be tainted for eviction, if
+    /// that is rate limited.
     async fn taint(
         &self,
         key: &ObjectKey,
@@ -320,7 +320,7 @@ impl NodeLifecycle {
         }
     }
 
-    /// Whether pods are to leave a node now, and otherwise after how long that may be.
+    /// The eviction permitted now, and otherwise the delay until it is.
     fn permitted(&self, key: &ObjectKey, node: &Node, now: Timestamp) -> (Eviction, Option<Duration>) {
         let mut zones = self.zones();
         match eviction(node) {
@@ -336,7 +336,7 @@ impl NodeLifecycle {
         }
     }
 
-    /// Pods on a node that nobody hears of are not ready, whatever they said last.
+    /// Marks the pods of a node without heartbeats as not ready, whatever they reported last.
     async fn mark_pods(&self, key: &ObjectKey, now: Timestamp) -> Result<(), MonitorError> {
         for pod in self.pods.store().by_index(PODS_BY_NODE, key.cluster(), key.name()) {
             if !pod.is_ready() {
@@ -352,8 +352,8 @@ impl NodeLifecycle {
                     let (kind, reason) = (EventType::Warning, "NodeNotReady");
                     self.recorder.event(key.cluster(), about, kind, reason, "Node is not ready");
                 }
-                // It is gone, or another one by now.
-                Err(error) if refusal::is_outdated(&error) => {}
+                // The pod is gone or replaced.
+                Err(error) if api_error::is_outdated(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -370,7 +370,7 @@ fn not_ready_status(pod: &Pod, now: Timestamp) -> Value {
     json!({"metadata": {"uid": pod.metadata.uid()}, "status": {"conditions": [condition]}})
 }
 
-/// Labels that have two names, of which the older one follows the newer one.
+/// Older labels that duplicate newer ones.
 fn missing_labels(node: &Node) -> Vec<(&'static str, String)> {
     let pairs =
         [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_labels_follow_new_ones() {
+    fn older_labels_follow_newer_ones() {
         let missing = |labels: Value| {
             missing_labels(&serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap())
         };
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_and_renewals_are_signs_of_life() {
+    fn status_updates_and_lease_renewals_are_heartbeats() {
         let (heartbeats, node) = (Heartbeats::default(), ObjectKey::cluster_wide(ClusterId::default(), "n"));
         let at = Duration::from_millis;
         let report: Node = serde_json::from_value(json!({"status": {"conditions": [

@@ -1,4 +1,4 @@
-//! Which taints a node has because of its condition.
+//! Taints of a node that follow from its conditions.
 
 use coracle_base::Timestamp;
 
@@ -8,7 +8,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Which condition, in which status, keeps new pods away by which taint.
+/// Condition type and status, and the NoSchedule taint for it.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -18,20 +18,20 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Whether pods are to leave a node.
+/// Eviction of a node's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
-    /// Nothing is known of the node that would say so or not.
+    /// The node has not reported its readiness.
     Undecided,
-    /// They may stay.
+    /// No eviction.
     None,
-    /// They have to go, and have been told so, even if it was for another reason.
+    /// The node already has an eviction taint, possibly for another reason.
     Continued(&'static str),
-    /// They have to go, which is allowed only so often.
+    /// A taint is to be added, which is rate limited.
     Wanted(&'static str),
 }
 
-/// What a node that says this of itself wants of its pods.
+/// Determines the eviction from the Ready condition.
 pub(super) fn eviction(node: &Node) -> Eviction {
     let reason = match condition(&node.status.conditions, "Ready").map(|ready| &*ready.status) {
         None => return Eviction::Undecided,
@@ -42,7 +42,7 @@ pub(super) fn eviction(node: &Node) -> Eviction {
     if node.spec.taints.iter().any(evicts) { Eviction::Continued(reason) } else { Eviction::Wanted(reason) }
 }
 
-/// The taints of a node as they should be; none if they are.
+/// The taints that a node should have; `None` if it has them.
 pub(super) fn taints(node: &Node, eviction: Eviction, now: Timestamp) -> Option<Vec<Taint>> {
     let mut wanted: Vec<(&str, &str)> = no_schedule(node).map(|key| (key, "NoSchedule")).collect();
     match eviction {
@@ -74,13 +74,13 @@ fn no_schedule(node: &Node) -> impl Iterator<Item = &'static str> {
     by_condition.chain(node.spec.unschedulable.then_some(UNSCHEDULABLE))
 }
 
-/// Whether a taint is one of those that keep new pods away because of a condition.
+/// True for NoSchedule taints that follow from conditions.
 fn keeps_away(taint: &Taint) -> bool {
     let known = BY_CONDITION.iter().any(|(_, _, key)| *taint.key == **key);
     &*taint.effect == "NoSchedule" && (known || &*taint.key == UNSCHEDULABLE)
 }
 
-/// Whether a taint makes pods leave because their node is not ready.
+/// True for NoExecute taints of unready nodes.
 fn evicts(taint: &Taint) -> bool {
     &*taint.effect == "NoExecute" && matches!(&*taint.key, NOT_READY | UNREACHABLE)
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_says_which_taints_there_are() {
+    fn taints_follow_the_conditions() {
         let own = ("example.org/own", "NoExecute");
         let cases: [(&str, &[(&str, &str)], _); 8] = [
             ("True", &[], None),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_need_not_go_while_that_is_not_allowed() {
+    fn no_eviction_taint_without_permit() {
         let not_ready = node("False", &[]);
         assert_eq!(tainted(not_ready, Some(Eviction::None)), these(&[(NOT_READY, "NoSchedule")]));
         let going = node("False", &[(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_and_cordons_keep_pods_away() {
+    fn pressure_and_cordon_add_no_schedule_taints() {
         let mut node = node("True", &[]);
         node["spec"]["unschedulable"] = true.into();
         for (r#type, status) in [
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_is_continued_for_another_reason() {
+    fn eviction_continues_with_another_reason() {
         let of = |ready: &str, taints: &[(&str, &str)]| {
             eviction(&serde_json::from_value(node(ready, taints)).unwrap())
         };

@@ -1,5 +1,5 @@
-//! How fast pods may be made to leave nodes: the more of a zone fails at once, the more likely it is that
-//! something else is wrong than the nodes.
+//! Rate limits for evictions by zone: the more nodes of a zone fail at once, the more likely the cause is not the
+//! nodes themselves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use coracle_runtime::{ClusterId, ObjectKey};
 use super::NodeMonitor;
 use crate::view::Node;
 
-/// Nodes with this label do not count.
+/// Label of nodes that do not count.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
-/// How many nodes must fail before a zone is disturbed at all.
-const FEW: usize = 2;
+/// Number of unready nodes up to which a zone is not disrupted.
+const MIN_UNREADY: usize = 2;
 
-/// How a zone is.
+/// Health of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Normal,
@@ -24,21 +24,21 @@ enum State {
     FullDisruption,
 }
 
-/// Whether pods of one more node may be made to leave.
+/// Permit to evict the pods of one more node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permit {
     Granted,
     After(Duration),
-    /// Not before the zone is in another state.
+    /// Not until the state of the zone changes.
     Stopped,
 }
 
-/// What a change of a node means for others.
+/// Effects of a node's change on other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shift {
-    /// Nodes that are not ready have to be looked at again.
+    /// Unready nodes must be checked again.
     pub(super) changed: bool,
-    /// Some node is ready after none was.
+    /// A node is ready after none was.
     pub(super) recovered: bool,
 }
 
@@ -55,7 +55,7 @@ struct Cluster {
     disrupted: bool,
 }
 
-/// Where a node is and how; one that does not count is in no zone.
+/// Zone and readiness of a node; excluded nodes have no zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Member {
     zone: Option<Box<str>>,
@@ -70,12 +70,12 @@ struct Zone {
 }
 
 impl Zones {
-    /// Whether anything is known of a cluster.
-    pub(super) fn knows(&self, cluster: &ClusterId) -> bool {
+    /// True if the nodes of the cluster are loaded.
+    pub(super) fn contains(&self, cluster: &ClusterId) -> bool {
         self.clusters.contains_key(cluster)
     }
 
-    /// Notes how a node is; none if it is gone.
+    /// Records the state of a node; `None` if it is gone.
     pub(super) fn observe(&mut self, key: &ObjectKey, node: Option<&Node>, monitor: &NodeMonitor) -> Shift {
         let cluster = self.clusters.entry(key.cluster().clone()).or_default();
         let new = node.map(|node| Member { zone: counted_zone(node), ready: node.is_ready() });
@@ -103,12 +103,12 @@ impl Zones {
         Shift { changed, recovered: was_disrupted && !cluster.disrupted }
     }
 
-    /// Whether no node of a cluster is ready, so that it is rather this side that is cut off.
+    /// True if no node of the cluster is ready, which rather means that this controller is disconnected.
     pub(super) fn is_disrupted(&self, cluster: &ClusterId) -> bool {
         self.clusters.get(cluster).is_some_and(|cluster| cluster.disrupted)
     }
 
-    /// How many nodes are ready and are not, by zone, in all clusters together.
+    /// Numbers of ready and unready nodes by zone, in all clusters together.
     pub(super) fn tally(&self) -> BTreeMap<&str, (usize, usize)> {
         let mut tally: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for (name, zone) in self.clusters.values().flat_map(|cluster| &cluster.zones) {
@@ -119,7 +119,7 @@ impl Zones {
         tally
     }
 
-    /// Asks whether pods of a node may be made to leave now. If so, others have to wait.
+    /// Requests a permit to evict pods from a node. A granted permit delays the next ones.
     pub(super) fn permit(
         &mut self,
         key: &ObjectKey,
@@ -140,7 +140,7 @@ impl Zones {
         }
     }
 
-    /// Gives back a permit that could not be used.
+    /// Returns a permit that was not used.
     pub(super) fn refund(&mut self, key: &ObjectKey, node: &Node) {
         let cluster = self.clusters.get_mut(key.cluster());
         if let Some(zone) = cluster.and_then(|cluster| cluster.zones.get_mut(&*zone_of(node))) {
@@ -171,14 +171,15 @@ impl Zone {
         let all = self.ready + self.not_ready;
         if self.ready == 0 && self.not_ready > 0 {
             State::FullDisruption
-        } else if self.not_ready > FEW && self.not_ready * 100 >= all * monitor.unhealthy_zone_percent {
+        } else if self.not_ready > MIN_UNREADY && self.not_ready * 100 >= all * monitor.unhealthy_zone_percent
+        {
             State::PartialDisruption
         } else {
             State::Normal
         }
     }
 
-    /// How long one eviction is after another; none if there is to be no other.
+    /// Time between two evictions; `None` if there must be none.
     fn interval(&self, monitor: &NodeMonitor) -> Option<Duration> {
         match self.state(monitor) {
             State::PartialDisruption if self.ready + self.not_ready <= monitor.large_zone => None,
@@ -192,7 +193,7 @@ fn counted_zone(node: &Node) -> Option<Box<str>> {
     (!node.metadata.labels.contains_key(EXCLUDED)).then(|| zone_of(node))
 }
 
-/// The zone of a node, with its region. Older labels come first, as upstream has it.
+/// Zone of a node, with its region. Older labels take precedence, as in Kubernetes.
 pub(super) fn zone_of(node: &Node) -> Box<str> {
     let label = |old, new| {
         let labels = &node.metadata.labels;
@@ -222,7 +223,7 @@ mod tests {
         ObjectKey::cluster_wide(ClusterId::default(), name)
     }
 
-    /// Zones with so many nodes that are ready and that are not, in `a` and in `b`.
+    /// Zones `a` and `b` with these numbers of ready and unready nodes.
     fn zones(a: (usize, usize), b: (usize, usize)) -> Zones {
         let (mut zones, monitor) = (Zones::default(), NodeMonitor::default());
         for (zone, (ready, not_ready)) in [("a", a), ("b", b)] {
@@ -241,17 +242,17 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_a_zone_says_how_fast_pods_may_go() {
+    fn zone_state_determines_the_eviction_rate() {
         let (granted, stopped) = (Permit::Granted, Permit::Stopped);
         let after = |seconds| Permit::After(Duration::from_secs(seconds));
         let cases = [
-            // One of many: one node in ten seconds.
+            // One of many nodes: one eviction in ten seconds.
             ((9, 1), (1, 0), vec![granted, after(4), granted]),
             // Most of a small zone: none.
             ((3, 7), (1, 0), vec![stopped, stopped, stopped]),
-            // Most of a large zone: one node in a hundred seconds.
+            // Most of a large zone: one eviction in a hundred seconds.
             ((20, 40), (1, 0), vec![granted, after(94), after(84)]),
-            // A whole zone, while another is well: as usual.
+            // A whole zone, while another is healthy: the normal rate.
             ((0, 7), (1, 0), vec![granted, after(4), granted]),
         ];
         for (a, b, expected) in cases {
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_that_was_of_no_use_is_given_back() {
+    fn unused_permit_is_returned() {
         let mut zones = zones((9, 1), (1, 0));
         assert_eq!(permits(&mut zones, "a", &[100]), [Permit::Granted]);
         zones.refund(&key("x"), &node("a", false));
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_node_that_is_ready_nothing_is_done_until_there_is_one() {
+    fn no_evictions_while_no_node_is_ready() {
         let (mut zones, monitor) = (zones((1, 1), (0, 1)), NodeMonitor::default());
         let cluster = ClusterId::default();
         assert!(!zones.is_disrupted(&cluster));
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_excluded_or_gone_do_not_count() {
+    fn excluded_and_deleted_nodes_do_not_count() {
         let (mut zones, monitor) = (zones((1, 1), (0, 0)), NodeMonitor::default());
         let mut excluded = node("a", true);
         excluded.metadata.labels = [(EXCLUDED, "")].into_iter().collect();
@@ -290,6 +291,6 @@ mod tests {
         zones.observe(&key("a1"), None, &monitor);
         assert!(!zones.is_disrupted(&ClusterId::default()), "there is nothing to disrupt");
         zones.observe(&key("a0"), None, &monitor);
-        assert!(!zones.knows(&ClusterId::default()));
+        assert!(!zones.contains(&ClusterId::default()));
     }
 }

@@ -1,32 +1,32 @@
-//! Doing what is planned for claims: binding them, and making volumes for them.
+//! Carries out the plan for a claim: binding, and provisioning volumes.
 
 use std::sync::Arc;
 
 use coracle_runtime::{ClusterId, ObjectKey, Written};
 use serde_json::Value;
 
-use super::claim::{self, Told};
+use super::annotations::{SELECTED_NODE, phase};
+use super::claim::{self, PlannedEvent};
 use super::provision::{self, PROVISIONER};
-use super::terms::{SELECTED_NODE, phase};
-use super::{Binder, Error, everything, patches, wake};
-use crate::refusal;
+use super::{Binder, Error, all_objects, patches, triggers};
+use crate::api_error;
 use crate::view::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
-/// What making a volume is called in metrics.
+/// Operation name in metrics.
 const PROVISION: &str = "provision";
 
 impl Binder {
-    pub(super) async fn look_after_claim(
+    pub(super) async fn sync_claim(
         &self,
         key: &ObjectKey,
         claim: Arc<PersistentVolumeClaim>,
     ) -> Result<(), Error> {
         let cluster = key.cluster();
-        let planned = claim::plan(&claim::Known {
+        let planned = claim::plan(&claim::Observed {
             claim: &claim,
             volumes: &self.volumes_for(cluster, &claim),
             classes: &self.classes.store().in_cluster(cluster),
-            waiting_pods: &wake::waiting_pods(&self.pods, key),
+            waiting_pods: &triggers::waiting_pods(&self.pods, key),
         });
         match planned {
             claim::Plan::Bind(volume) => {
@@ -38,21 +38,21 @@ impl Binder {
                 }
                 return bound;
             }
-            claim::Plan::Wait(told) => {
-                if let Some(told) = told {
-                    self.tell_claim(key, &claim, told);
+            claim::Plan::Wait(event) => {
+                if let Some(event) = event {
+                    self.record_claim_event(key, &claim, event);
                 }
                 self.write_claim_status(key, &claim, phase::PENDING, None).await?;
             }
-            claim::Plan::Fail(told) => {
-                let wrong = told.message.clone();
-                self.tell_claim(key, &claim, told);
-                return Err(Error::Wrong(wrong));
+            claim::Plan::Fail(event) => {
+                let message = event.message.clone();
+                self.record_claim_event(key, &claim, event);
+                return Err(Error::Failed(message));
             }
-            claim::Plan::Lose(told) => {
+            claim::Plan::Lose(event) => {
                 if &*claim.status.phase != phase::LOST {
                     self.write_claim_status(key, &claim, phase::LOST, None).await?;
-                    self.tell_claim(key, &claim, told);
+                    self.record_claim_event(key, &claim, event);
                 }
             }
             claim::Plan::Assign(class) => {
@@ -68,19 +68,19 @@ impl Binder {
                 }
                 return provisioned;
             }
-            claim::Plan::Await { provisioner, told } => {
+            claim::Plan::Await { provisioner, event } => {
                 self.metrics.began(key, &provisioner, PROVISION);
                 if let Some(patch) = patches::claim_provisioner(&claim, &provisioner) {
                     self.patch_claim(key, "", patch).await?;
                 }
-                self.tell_claim(key, &claim, told);
+                self.record_claim_event(key, &claim, event);
             }
-            claim::Plan::Refuse(told) => self.tell_claim(key, &claim, told),
+            claim::Plan::Refuse(event) => self.record_claim_event(key, &claim, event),
         }
         Ok(())
     }
 
-    /// The volumes that matter to a claim: the one it names, or all.
+    /// The volumes relevant for a claim: the one it names, or all.
     fn volumes_for(&self, cluster: &ClusterId, claim: &PersistentVolumeClaim) -> Vec<Arc<PersistentVolume>> {
         let (store, name) = (self.volumes.store(), &*claim.spec.volume_name);
         if name.is_empty() {
@@ -89,7 +89,7 @@ impl Binder {
         store.get(&ObjectKey::cluster_wide(cluster.clone(), name)).into_iter().collect()
     }
 
-    /// Binds both to each other, the volume first. Whatever of it is done already is not done again.
+    /// Binds volume and claim to each other, the volume first. Completed steps are not repeated.
     async fn bind(
         &self,
         key: &ObjectKey,
@@ -109,7 +109,7 @@ impl Binder {
         self.write_claim_status(key, &claim, phase::BOUND, Some(&volume)).await
     }
 
-    /// Makes a volume for a claim. Binding them comes next, when the volume is known.
+    /// Creates a volume for a claim. Binding follows when the informer has seen the volume.
     async fn provision(
         &self,
         key: &ObjectKey,
@@ -124,20 +124,28 @@ impl Binder {
             Some(name) => {
                 let node = self.nodes.store().get(&ObjectKey::cluster_wide(key.cluster().clone(), name));
                 if node.is_none() {
-                    let wrong = format!("Failed to get target node: node {name:?} not found");
-                    self.tell_claim(key, &claim, Told::warning("ProvisioningFailed", wrong.clone()));
-                    return Err(Error::Wrong(wrong));
+                    let message = format!("Failed to get target node: node {name:?} not found");
+                    self.record_claim_event(
+                        key,
+                        &claim,
+                        PlannedEvent::warning("ProvisioningFailed", message.clone()),
+                    );
+                    return Err(Error::Failed(message));
                 }
                 node
             }
         };
         let volume = match provision::new_volume(&claim, class, node.as_deref()) {
             Ok(volume) => volume,
-            Err(refusal) => {
-                self.tell_claim(key, &claim, Told::warning("ProvisioningFailed", refusal.told));
+            Err(error) => {
+                self.record_claim_event(
+                    key,
+                    &claim,
+                    PlannedEvent::warning("ProvisioningFailed", error.event),
+                );
                 self.metrics.failed(key);
-                if refusal.is_of_node {
-                    self.patch_claim(key, "", patches::forget_node(&claim)).await?;
+                if error.is_node_specific {
+                    self.patch_claim(key, "", patches::clear_selected_node(&claim)).await?;
                 }
                 return Ok(());
             }
@@ -152,24 +160,24 @@ impl Binder {
         volume: &Value,
     ) -> Result<(), Error> {
         let name = provision::volume_name(claim);
-        let all = everything(key.cluster());
+        let all = all_objects(key.cluster());
         match self.volume_objects.create::<Written>(&all, volume).await {
             Ok(written) => self.volume_writes.note(&all, &written.metadata.resource_version),
-            // Made before, and not known yet.
-            Err(error) if refusal::exists_already(&error) => return Ok(()),
+            // Created before; the informer has not seen it yet.
+            Err(error) if api_error::already_exists(&error) => return Ok(()),
             Err(error) => {
                 let message = format!(
                     "Error creating provisioned PV object for claim {}/{}: {}. Deleting the volume.",
                     key.namespace(),
                     key.name(),
-                    refusal::message(&error)
+                    api_error::message(&error)
                 );
-                self.tell_claim(key, claim, Told::warning("ProvisioningFailed", message));
+                self.record_claim_event(key, claim, PlannedEvent::warning("ProvisioningFailed", message));
                 return Err(error.into());
             }
         }
         let message = format!("Successfully provisioned volume {name} using {PROVISIONER}");
-        self.tell_claim(key, claim, Told::normal("ProvisioningSucceeded", message));
+        self.record_claim_event(key, claim, PlannedEvent::normal("ProvisioningSucceeded", message));
         Ok(())
     }
 }

@@ -1,22 +1,22 @@
-//! Claims that want more than they have.
+//! Expands claims that request more storage than they have.
 //!
-//! A directory on a node has no size, so a volume of ours grows by saying so. All others are left to whoever
-//! made them, and people are told.
+//! A directory on a node has no size, so Coracle's own volumes are expanded by changing their capacity. All others
+//! are left to external controllers, and an event reports that.
 
 use coracle_runtime::{
-    Action, Behind, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Reference, Written,
+    Action, Change, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile,
+    Recorder, Reference, StaleCache, Written,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::annotations::{PROVISIONED_BY, STORAGE, phase};
 use super::matching::storage;
 use super::provision::PROVISIONER;
-use super::terms::{PROVISIONED_BY, STORAGE, phase};
 use crate::view::{PersistentVolume, PersistentVolumeClaim, claims, volumes};
 use crate::{Registration, Settings};
 
-/// Under what name people are told.
+/// Component of the events.
 const COMPONENT: &str = "volume_expand";
 
 pub(crate) const REGISTRATION: Registration =
@@ -30,14 +30,14 @@ fn register(manager: &mut Manager, _settings: &Settings) {
         claims: claims.clone(),
         volumes: volumes.clone(),
         recorder: manager.recorder(COMPONENT),
-        claim_writes: OwnWrites::default(),
-        volume_writes: OwnWrites::default(),
+        claim_writes: ReadYourWrites::default(),
+        volume_writes: ReadYourWrites::default(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("volume_expand")
         .watches(&claims, |change: &Change<PersistentVolumeClaim>| {
             let new = change.new.as_ref()?;
-            wants_more(new).then(|| change.key.clone())
+            needs_expansion(new).then(|| change.key.clone())
         })
         .watches(&volumes, |change| {
             let volume = change.new.as_ref().filter(|volume| is_ours(volume))?;
@@ -47,8 +47,8 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     manager.add(controller);
 }
 
-/// Whether a claim has a volume, and less than it asks for.
-fn wants_more(claim: &PersistentVolumeClaim) -> bool {
+/// True if a claim is bound and has less storage than it requests.
+fn needs_expansion(claim: &PersistentVolumeClaim) -> bool {
     let is_bound = &*claim.status.phase == phase::BOUND && !claim.spec.volume_name.is_empty();
     is_bound && storage(&claim.spec.resources.requests) > storage(&claim.status.capacity)
 }
@@ -57,13 +57,13 @@ fn is_ours(volume: &PersistentVolume) -> bool {
     volume.metadata.annotations.get(PROVISIONED_BY) == Some(PROVISIONER)
 }
 
-/// What is to be done.
+/// Next step for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Plan {
     Nothing,
-    /// The volume says that it is larger; none if it does. Then the claim says so.
+    /// Set the volume's capacity, unless it is `None` because it is set; then set the claim's.
     Grow(Option<Value>),
-    /// Somebody else has to do it; whether that is expected.
+    /// Wait for an external controller; whether that is expected.
     Await {
         is_expected: bool,
     },
@@ -71,7 +71,7 @@ enum Plan {
 
 fn plan(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Plan {
     let bound = volume.spec.claim_ref.as_ref();
-    if !wants_more(claim) || bound.is_none_or(|bound| *bound.uid != *claim.metadata.uid()) {
+    if !needs_expansion(claim) || bound.is_none_or(|bound| *bound.uid != *claim.metadata.uid()) {
         return Plan::Nothing;
     }
     if !is_ours(volume) {
@@ -90,17 +90,17 @@ struct Expander {
     claims: Informer<PersistentVolumeClaim>,
     volumes: Informer<PersistentVolume>,
     recorder: Recorder,
-    claim_writes: OwnWrites,
-    volume_writes: OwnWrites,
+    claim_writes: ReadYourWrites,
+    volume_writes: ReadYourWrites,
 }
 
-/// Why a claim could not get more.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
-    #[error("the server refused")]
-    Refused(#[from] kube::Error),
+    StaleCache(#[from] StaleCache),
+    #[error("request to the server failed")]
+    Request(#[from] kube::Error),
 }
 
 impl Reconcile for Expander {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_volumes_grow_and_others_are_left_to_others() {
+    fn own_volumes_are_expanded_and_others_left_to_external_controllers() {
         let claim = |wanted: &str, has: &str| -> PersistentVolumeClaim {
             let spec = json!({"volumeName": "v", "resources": {"requests": {"storage": wanted}}});
             let status = json!({"phase": "Bound", "capacity": {"storage": has}});

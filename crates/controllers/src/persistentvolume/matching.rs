@@ -1,4 +1,4 @@
-//! Which volume suits a claim.
+//! Matches volumes with claims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use coracle_meta::quantity::Quantity;
 use coracle_runtime::informer::Labels;
 
-use super::terms::{STORAGE, class_of_claim, class_of_volume, is_bound_to, phase};
+use super::annotations::{STORAGE, class_of_claim, class_of_volume, is_bound_to, phase};
 use crate::view::{PersistentVolume, PersistentVolumeClaim};
 
-/// What is meant when nothing is said.
+/// Default volume mode.
 const FILESYSTEM: &str = "Filesystem";
 
-/// An amount of storage; nothing if there is none, or none that can be read.
+/// The amount of storage; zero if it is missing or invalid.
 pub(super) fn storage(amounts: &Labels) -> Quantity {
     amounts.get(STORAGE).and_then(|amount| amount.parse().ok()).unwrap_or_default()
 }
 
-/// Whether the one is to be used as files and the other as a device.
+/// True if one has the mode Filesystem and the other the mode Block.
 pub(super) fn modes_differ(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     fn mode(mode: &Option<Box<str>>) -> &str {
         mode.as_deref().unwrap_or(FILESYSTEM)
@@ -34,7 +34,7 @@ fn has_access_modes(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
     claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
 }
 
-/// Why a volume that a claim asks for by name does not suit it, as people are told.
+/// Why a volume that a claim requests by name does not match, worded for an event.
 pub(super) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     let wanted = storage(&claim.spec.resources.requests);
     if volume.metadata.is_terminating() {
@@ -56,9 +56,9 @@ pub(super) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
     Some(reason.to_owned())
 }
 
-/// The volume that suits a claim best: one that is reserved for it, or else the smallest that is large enough
-/// and offers no more ways of access than needed. A claim that waits for its consumer gets only what is
-/// reserved for it; the scheduler chooses all else.
+/// The best volume for a claim: one reserved for it, otherwise the smallest that is large enough, with as few access
+/// modes as possible. With the binding mode WaitForFirstConsumer only a reserved volume is returned; the scheduler
+/// chooses others.
 pub(super) fn best(
     claim: &PersistentVolumeClaim,
     volumes: &[Arc<PersistentVolume>],
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_that_suits_is_chosen() {
+    fn smallest_matching_volume_is_chosen() {
         let plain = claim(json!({}));
         let many = json!({"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]});
         let all = [
@@ -150,7 +150,7 @@ mod tests {
             volume("readonly", "5Gi", json!({"accessModes": ["ReadOnlyMany"]})),
             volume("tuned", "5Gi", json!({"volumeAttributesClassName": "fast"})),
         ];
-        assert_eq!(chosen(&plain, &all, false), "fitting", "though another is smaller that can do more");
+        assert_eq!(chosen(&plain, &all, false), "fitting", "a smaller volume has more access modes");
         assert_eq!(chosen(&plain, &all, true), "");
         assert_eq!(chosen(&claim(json!({"storageClassName": "gold"})), &all, false), "classy");
         assert_eq!(chosen(&claim(json!({"volumeMode": "Block"})), &all, false), "block");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_comes_first() {
+    fn reserved_volume_takes_precedence() {
         let mine = json!({"claimRef": {"namespace": "n", "name": "c"}, "storageClassName": "other"});
         let all = [volume("free", "5Gi", json!({})), volume("mine", "50Gi", mine)];
         assert_eq!(chosen(&claim(json!({})), &all, false), "mine");
@@ -175,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_why_a_volume_does_not_suit() {
-        let told = |spec: Value, size: &str| mismatch(&volume("v", size, spec), &claim(json!({})));
-        assert_eq!(told(json!({}), "5Gi"), None);
+    fn mismatch_names_the_reason() {
+        let event = |spec: Value, size: &str| mismatch(&volume("v", size, spec), &claim(json!({})));
+        assert_eq!(event(json!({}), "5Gi"), None);
         let reason = |text: &str| Some(text.to_owned());
-        assert_eq!(told(json!({}), "4Gi"), reason("requested PV is too small"));
-        assert_eq!(told(json!({"storageClassName": "x"}), "5Gi"), reason("storageClassName does not match"));
-        assert_eq!(told(json!({"volumeMode": "Block"}), "5Gi"), reason("incompatible volumeMode"));
-        assert_eq!(told(json!({"accessModes": ["ReadOnlyMany"]}), "5Gi"), reason("incompatible accessMode"));
+        assert_eq!(event(json!({}), "4Gi"), reason("requested PV is too small"));
+        assert_eq!(event(json!({"storageClassName": "x"}), "5Gi"), reason("storageClassName does not match"));
+        assert_eq!(event(json!({"volumeMode": "Block"}), "5Gi"), reason("incompatible volumeMode"));
+        assert_eq!(event(json!({"accessModes": ["ReadOnlyMany"]}), "5Gi"), reason("incompatible accessMode"));
     }
 }

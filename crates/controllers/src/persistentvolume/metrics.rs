@@ -1,7 +1,6 @@
-//! What is counted of volumes and claims, under upstream's names
-//! (`pkg/controller/volume/persistentvolume/metrics`).
+//! Metrics of volumes and claims, under Kubernetes' names (`pkg/controller/volume/persistentvolume/metrics`).
 //!
-//! How many there are is told of the main cluster only: namespaces and classes have the same names in many
+//! The numbers of objects are those of the default cluster only, because namespaces and classes repeat across
 //! clusters.
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,16 +12,16 @@ use coracle_base::{Clock, Metrics};
 use coracle_runtime::informer::{Store, View};
 use coracle_runtime::{ClusterId, Informer, ObjectKey};
 
-use super::terms::{class_of_claim, phase};
+use super::annotations::{class_of_claim, phase};
 use crate::view::{PersistentVolume, PersistentVolumeClaim};
 
-/// Upstream's limits of how long operations take, in seconds.
+/// Kubernetes' buckets for the duration of operations, in seconds.
 const DURATIONS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 
-/// Whose volume it is if nobody here knows.
+/// Label of volumes of unknown plugins.
 pub(super) const UNKNOWN_PLUGIN: &str = "N/A";
 
-/// What is being done for a claim or to a volume.
+/// An operation for a claim or on a volume.
 #[derive(Debug)]
 struct Operation {
     plugin: Box<str>,
@@ -36,44 +35,44 @@ pub(super) struct VolumeMetrics {
     took: Histograms<2>,
     assigned: Arc<Counter>,
     not_assigned: Arc<Counter>,
-    /// One for each claim and volume at most; they go with them.
+    /// At most one per claim and volume; removed with it.
     operations: Mutex<HashMap<ObjectKey, Operation>>,
 }
 
 impl VolumeMetrics {
     pub(super) fn new(metrics: &Metrics, clock: Clock) -> Self {
         let labels = ["plugin_name", "operation_name"];
-        // The older name is to go some day.
+        // The older name is deprecated.
         let errors = ["volume_operation_errors_total", "volume_operation_total_errors"];
         Self {
             clock,
-            errors: errors.map(|name| metrics.counters(name, "Operations on volumes that failed.", labels)),
+            errors: errors.map(|name| metrics.counters(name, "Failed volume operations.", labels)),
             took: metrics.histograms(
                 "volume_operation_total_seconds",
-                "How long operations on volumes took, from the first attempt on.",
+                "Duration of volume operations, from the first attempt on.",
                 Buckets::new(&DURATIONS),
                 labels,
             ),
             assigned: metrics.counter(
                 "retroactive_storageclass_total",
-                "Claims without a class that got one, or should have.",
+                "Claims to which a default class was assigned, or should have been.",
             ),
             not_assigned: metrics.counter(
                 "retroactive_storageclass_errors_total",
-                "Claims without a class that could not be given one.",
+                "Failures to assign a default class to a claim.",
             ),
             operations: Mutex::default(),
         }
     }
 
-    /// Something is being done, unless it is already.
+    /// Starts an operation, unless one is running.
     pub(super) fn began(&self, key: &ObjectKey, plugin: &str, name: &'static str) {
         let began = self.clock.uptime();
         let operation = || Operation { plugin: plugin.into(), name, began };
         self.operations().entry(key.clone()).or_insert_with(operation);
     }
 
-    /// An attempt at it failed.
+    /// Records a failed attempt.
     pub(super) fn failed(&self, key: &ObjectKey) {
         if let Some(Operation { plugin, name, .. }) = self.operations().get(key) {
             for errors in &self.errors {
@@ -82,19 +81,19 @@ impl VolumeMetrics {
         }
     }
 
-    /// It is done, if something was.
+    /// Ends the operation, if one is running.
     pub(super) fn done(&self, key: &ObjectKey) {
         if let Some(Operation { plugin, name, began }) = self.operations().remove(key) {
             self.took.with([&plugin, name]).observe_duration(self.clock.uptime().saturating_sub(began));
         }
     }
 
-    /// It is of no use any more.
+    /// Drops the operation without recording it.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.operations().remove(key);
     }
 
-    /// A claim got a class, or could not get it.
+    /// Records the assignment of a default class.
     pub(super) fn assigned_class(&self, is_success: bool) {
         self.assigned.inc();
         if !is_success {
@@ -107,8 +106,8 @@ impl VolumeMetrics {
     }
 }
 
-/// Tells how many volumes and claims there are.
-pub(super) fn tell_counts(
+/// Declares the numbers of volumes and claims.
+pub(super) fn declare_counts(
     metrics: &Metrics,
     volumes: &Informer<PersistentVolume>,
     claims: &Informer<PersistentVolumeClaim>,
@@ -116,7 +115,7 @@ pub(super) fn tell_counts(
     count(
         metrics,
         "pv_collector_total_pv_count",
-        "Volumes.",
+        "Number of volumes.",
         ["plugin_name", "volume_mode"],
         volumes.store(),
         |volume| Some([plugin(volume).into(), volume.spec.volume_mode.as_deref().unwrap_or_default().into()]),
@@ -128,8 +127,8 @@ pub(super) fn tell_counts(
             (is_bound(volume) == wanted).then(|| class(volume))
         });
     };
-    by_class("pv_collector_bound_pv_count", "Volumes that are bound.", true);
-    by_class("pv_collector_unbound_pv_count", "Volumes that are not bound.", false);
+    by_class("pv_collector_bound_pv_count", "Number of bound volumes.", true);
+    by_class("pv_collector_unbound_pv_count", "Number of unbound volumes.", false);
     let by_namespace = |name, help, wanted: bool| {
         let labels = ["namespace", "storage_class", "volume_attributes_class"];
         count(metrics, name, help, labels, claims.store(), move |claim| {
@@ -138,11 +137,11 @@ pub(super) fn tell_counts(
             ((&*claim.status.phase == phase::BOUND) == wanted).then(labels)
         });
     };
-    by_namespace("pv_collector_bound_pvc_count", "Claims that are bound.", true);
-    by_namespace("pv_collector_unbound_pvc_count", "Claims that are not bound.", false);
+    by_namespace("pv_collector_bound_pvc_count", "Number of bound claims.", true);
+    by_namespace("pv_collector_unbound_pvc_count", "Number of unbound claims.", false);
 }
 
-/// Tells how many objects have the same labels, of those that have any.
+/// Counts objects by labels; objects without labels are not counted.
 fn count<V: View, const N: usize>(
     metrics: &Metrics,
     name: &'static str,
@@ -164,7 +163,7 @@ fn count<V: View, const N: usize>(
     });
 }
 
-/// Which of the plugins that upstream's controller has left knows a volume.
+/// Plugin of a volume, among those left in kube-controller-manager.
 fn plugin(volume: &PersistentVolume) -> &'static str {
     if volume.spec.host_path.is_some() {
         "kubernetes.io/host-path"
@@ -182,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_lasts_until_it_is_done() {
+    fn operation_is_measured_until_done() {
         let (metrics, time) = (Metrics::default(), ManualClock::starting_at(Timestamp::from_millis(1000)));
         let counted = VolumeMetrics::new(&metrics, time.clock());
         let key = |name: &str| ObjectKey::namespaced(ClusterId::default(), "n", name);
@@ -205,7 +204,7 @@ mod tests {
             format!("volume_operation_total_seconds_sum{{{labels}}} 3"),
             format!("volume_operation_total_seconds_count{{{labels}}} 1"),
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} in {text}");
+            assert!(text.lines().any(|event| event == line), "{line} in {text}");
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Binding claims to volumes, and making volumes for claims.
+//! Binds PersistentVolumeClaims to PersistentVolumes, and provisions volumes.
 //!
-//! A binding is two references: the volume names its claim, then the claim its volume. What is done at each
-//! step is planned from what both say ([`claim`], [`volume`]), so it can be left and taken up at any point.
-//! Claims and volumes are in one queue with one worker, told apart by their namespace: two claims never reach
-//! for the same volume at once.
+//! A binding consists of two references: first the volume references the claim, then the claim the volume. Each step
+//! is planned from the state of both ([`claim`], [`volume`]), so it can be interrupted and resumed at any point.
+//! Claims and volumes share one queue with one worker, and are distinguished by their namespace: two claims are never
+//! bound to the same volume concurrently.
 
+mod annotations;
 mod bind;
 mod claim;
 pub(crate) mod expand;
@@ -13,17 +14,16 @@ mod metrics;
 mod patches;
 mod provision;
 mod release;
-mod terms;
 #[cfg(test)]
 mod tests;
+mod triggers;
 mod volume;
-mod wake;
 
 use std::sync::Arc;
 
 use coracle_runtime::{
-    Action, Behind, ClusterId, Controller, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites,
-    Reconcile, Recorder, Reference,
+    Action, ClusterId, Controller, EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites,
+    Reconcile, Recorder, Reference, StaleCache,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
@@ -33,13 +33,13 @@ use crate::view::{
     volumes,
 };
 use crate::{Registration, Settings};
-use claim::Told;
+use claim::PlannedEvent;
 use metrics::VolumeMetrics;
 
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "persistentvolume-binder-controller", register };
 
-/// Under what name people are told.
+/// Component of the events.
 const COMPONENT: &str = "persistentvolume-controller";
 
 fn register(manager: &mut Manager, settings: &Settings) {
@@ -53,14 +53,14 @@ fn register(manager: &mut Manager, settings: &Settings) {
         pods: pods(manager),
         nodes: nodes(manager),
         recorder: manager.recorder(COMPONENT),
-        claim_writes: OwnWrites::default(),
-        volume_writes: OwnWrites::default(),
+        claim_writes: ReadYourWrites::default(),
+        volume_writes: ReadYourWrites::default(),
         metrics: Arc::clone(&counted),
     };
     let (claims, volumes, classes) = (binder.claims.clone(), binder.volumes.clone(), binder.classes.clone());
     let (pods, nodes) = (binder.pods.clone(), binder.nodes.clone());
-    wake::add_indexes(&claims, &volumes, &pods);
-    metrics::tell_counts(manager.metrics(), &volumes, &claims);
+    triggers::add_indexes(&claims, &volumes, &pods);
+    metrics::declare_counts(manager.metrics(), &volumes, &claims);
     let (claims_counted, volumes_counted) = (Arc::clone(&counted), counted);
     let (of_claim, of_volume, of_class, of_pod) =
         (volumes.clone(), claims.clone(), claims.clone(), claims.clone());
@@ -70,17 +70,17 @@ fn register(manager: &mut Manager, settings: &Settings) {
             if change.new.is_none() {
                 claims_counted.forget(&change.key);
             }
-            wake::by_claim(change, of_claim.store())
+            triggers::by_claim(change, of_claim.store())
         })
         .watches(&volumes, move |change| {
             if change.new.is_none() {
                 volumes_counted.done(&change.key);
             }
-            wake::by_volume(change, of_volume.store())
+            triggers::by_volume(change, of_volume.store())
         })
-        .watches(&classes, move |change| wake::by_class(change, of_class.store()))
-        .watches(&pods, move |change| wake::by_pod(change, of_pod.store()))
-        // Only to know them: what waits for a node is tried again.
+        .watches(&classes, move |change| triggers::by_class(change, of_class.store()))
+        .watches(&pods, move |change| triggers::by_pod(change, of_pod.store()))
+        // Only cached: a claim that waits for a node is retried.
         .watches(&nodes, |_| None);
     manager.add(controller);
 }
@@ -94,43 +94,43 @@ struct Binder {
     pods: Informer<Pod>,
     nodes: Informer<Node>,
     recorder: Recorder,
-    claim_writes: OwnWrites,
-    volume_writes: OwnWrites,
+    claim_writes: ReadYourWrites,
+    volume_writes: ReadYourWrites,
     metrics: Arc<VolumeMetrics>,
 }
 
-/// Why a claim or a volume could not be looked after.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
-    #[error("the server refused")]
-    Refused(#[from] kube::Error),
+    StaleCache(#[from] StaleCache),
+    #[error("request to the server failed")]
+    Request(#[from] kube::Error),
     #[error("{0}")]
-    Wrong(String),
+    Failed(String),
 }
 
 impl Reconcile for Binder {
     type Error = Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Error> {
-        // What was written for one claim matters to all others.
-        let all = everything(key.cluster());
+        // Writes for one claim matter to all others.
+        let all = all_objects(key.cluster());
         self.claim_writes.seen(&all, &self.claims).await?;
         self.volume_writes.seen(&all, &self.volumes).await?;
         if key.namespace().is_empty() {
             if let Some(volume) = self.volumes.store().get(key) {
-                self.look_after_volume(key, volume).await?;
+                self.sync_volume(key, volume).await?;
             }
         } else if let Some(claim) = self.claims.store().get(key) {
-            self.look_after_claim(key, claim).await?;
+            self.sync_claim(key, claim).await?;
         }
         Ok(Action::AwaitChange)
     }
 }
 
-/// What stands for all claims and volumes of a cluster.
-fn everything(cluster: &ClusterId) -> ObjectKey {
+/// Key that stands for all claims and volumes of a cluster.
+fn all_objects(cluster: &ClusterId) -> ObjectKey {
     ObjectKey::cluster_wide(cluster.clone(), "")
 }
 
@@ -168,7 +168,7 @@ impl Binder {
         patch: Value,
     ) -> kube::Result<Arc<PersistentVolumeClaim>> {
         let claim: PersistentVolumeClaim = patched(&self.claim_objects, key, subresource, patch).await?;
-        self.claim_writes.note(&everything(key.cluster()), claim.metadata.resource_version());
+        self.claim_writes.note(&all_objects(key.cluster()), claim.metadata.resource_version());
         Ok(Arc::new(claim))
     }
 
@@ -179,27 +179,27 @@ impl Binder {
         patch: Value,
     ) -> kube::Result<Arc<PersistentVolume>> {
         let volume: PersistentVolume = patched(&self.volume_objects, key, subresource, patch).await?;
-        self.volume_writes.note(&everything(key.cluster()), volume.metadata.resource_version());
+        self.volume_writes.note(&all_objects(key.cluster()), volume.metadata.resource_version());
         Ok(Arc::new(volume))
     }
 
-    fn tell_claim(&self, key: &ObjectKey, claim: &PersistentVolumeClaim, told: Told) {
+    fn record_claim_event(&self, key: &ObjectKey, claim: &PersistentVolumeClaim, event: PlannedEvent) {
         let about = Reference::to("v1", "PersistentVolumeClaim", &claim.metadata);
-        self.tell(key, about, told);
+        self.record_event(key, about, event);
     }
 
-    fn tell_volume(&self, key: &ObjectKey, volume: &PersistentVolume, told: Told) {
+    fn record_volume_event(&self, key: &ObjectKey, volume: &PersistentVolume, event: PlannedEvent) {
         let about = Reference::to("v1", "PersistentVolume", &volume.metadata);
-        self.tell(key, about, told);
+        self.record_event(key, about, event);
     }
 
-    fn tell(&self, key: &ObjectKey, about: Reference, told: Told) {
-        let kind = if told.is_warning { EventType::Warning } else { EventType::Normal };
-        self.recorder.event(key.cluster(), about, kind, told.reason, told.message);
+    fn record_event(&self, key: &ObjectKey, about: Reference, event: PlannedEvent) {
+        let kind = if event.is_warning { EventType::Warning } else { EventType::Normal };
+        self.recorder.event(key.cluster(), about, kind, event.reason, event.message);
     }
 }
 
-/// Changes an object, or a part of it.
+/// Patches an object, or a subresource.
 async fn patched<T: serde::de::DeserializeOwned>(
     objects: &Objects,
     key: &ObjectKey,

@@ -1,8 +1,8 @@
-//! What is written to volumes and claims, as patches. Each holds only as long as the object is what it was.
+//! Patches of volumes and claims. Each fails if the object has changed.
 
 use serde_json::{Value, json};
 
-use super::terms::{
+use super::annotations::{
     BETA_STORAGE_PROVISIONER, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, STORAGE,
     STORAGE_PROVISIONER, is_bind_completed, is_bound_to, phase,
 };
@@ -35,7 +35,7 @@ pub(super) fn bind_volume(volume: &PersistentVolume, claim: &PersistentVolumeCla
     Some(patch)
 }
 
-/// Makes a volume free again; or reserved again, if that is how it was made.
+/// Unbinds a volume. If the user had reserved it for a claim, it stays reserved.
 pub(super) fn unbind_volume(volume: &PersistentVolume) -> Value {
     let mut patch = json!({"metadata": {"resourceVersion": volume.metadata.resource_version()}});
     if is_bound_by_controller(volume) {
@@ -47,7 +47,7 @@ pub(super) fn unbind_volume(volume: &PersistentVolume) -> Value {
     patch
 }
 
-/// Gives a volume a phase; none if it has it.
+/// Sets the phase of a volume; `None` if it has it.
 pub(super) fn volume_phase(volume: &PersistentVolume, phase: &str, message: &str) -> Option<Value> {
     let metadata = json!({"resourceVersion": volume.metadata.resource_version()});
     let message = if message.is_empty() { Value::Null } else { message.into() };
@@ -55,7 +55,7 @@ pub(super) fn volume_phase(volume: &PersistentVolume, phase: &str, message: &str
     is_new.then(|| json!({"metadata": metadata, "status": {"phase": phase, "message": message}}))
 }
 
-/// Binds a claim to a volume; none if it is bound to it.
+/// Binds a claim to a volume; `None` if it is bound to it.
 pub(super) fn bind_claim(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
     let is_bound = *claim.spec.volume_name == *volume.metadata.name();
     if is_bound && is_bind_completed(claim) {
@@ -71,7 +71,7 @@ pub(super) fn bind_claim(claim: &PersistentVolumeClaim, volume: &PersistentVolum
     Some(patch)
 }
 
-/// Gives a claim a phase, and what it has of the volume it is bound to; none if all is said.
+/// Sets the phase of a claim, and the properties of its volume; `None` if nothing changes.
 pub(super) fn claim_status(
     claim: &PersistentVolumeClaim,
     phase: &str,
@@ -88,7 +88,7 @@ pub(super) fn claim_status(
         if known.access_modes != spec.access_modes {
             status["accessModes"] = json!(spec.access_modes);
         }
-        // Afterwards the claim may differ from the volume, as when a filesystem has not grown yet.
+        // Later the claim may differ from the volume, for example while the filesystem is not resized yet.
         if is_new && known.capacity.get(STORAGE) != spec.capacity.get(STORAGE) {
             status["capacity"] = json!(spec.capacity);
         }
@@ -112,7 +112,7 @@ pub(super) fn claim_status(
     is_changed.then(|| json!({"metadata": metadata, "status": status}))
 }
 
-/// Says who is to make a volume for a claim; none if that is said.
+/// Sets the provisioner of a claim; `None` if it is set.
 pub(super) fn claim_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Value> {
     let is_new = claim.metadata.annotations.get(STORAGE_PROVISIONER) != Some(provisioner);
     let annotations = json!({BETA_STORAGE_PROVISIONER: provisioner, STORAGE_PROVISIONER: provisioner});
@@ -120,14 +120,14 @@ pub(super) fn claim_provisioner(claim: &PersistentVolumeClaim, provisioner: &str
     is_new.then(|| json!({"metadata": {"resourceVersion": version, "annotations": annotations}}))
 }
 
-/// Gives a claim a class.
+/// Sets the storage class of a claim.
 pub(super) fn claim_class(claim: &PersistentVolumeClaim, class: &str) -> Value {
     let metadata = json!({"resourceVersion": claim.metadata.resource_version()});
     json!({"metadata": metadata, "spec": {"storageClassName": class}})
 }
 
-/// Lets the scheduler choose another node for a claim.
-pub(super) fn forget_node(claim: &PersistentVolumeClaim) -> Value {
+/// Clears the selected node, so that the scheduler selects another one.
+pub(super) fn clear_selected_node(claim: &PersistentVolumeClaim) -> Value {
     let version = claim.metadata.resource_version();
     json!({"metadata": {"resourceVersion": version, "annotations": {SELECTED_NODE: null}}})
 }

@@ -1,35 +1,35 @@
-//! Volumes that are made for claims: directories on the node where a claim is first used.
+//! Coracle's local provisioner: creates volumes that are directories on the node where a claim is first used.
 //!
-//! A volume of ours is a `hostPath` of type `DirectoryOrCreate`, so the node makes the directory when the
-//! first pod comes, and has an affinity to that node. The directory is named after the volume, beneath the
-//! one the node names in the annotation [`DIRECTORY_ANNOTATION`], or else beneath [`DIRECTORY`]. Deleting
-//! such a volume deletes the object; a directory there that no volume names is the node's to remove.
+//! Such a volume is a `hostPath` of type `DirectoryOrCreate`, so the kubelet creates the directory for the first pod,
+//! and has an affinity to the node. The directory is named after the volume, beneath the directory in the node's
+//! annotation [`DIRECTORY_ANNOTATION`], or else beneath [`DIRECTORY`]. Deleting the volume deletes the object only;
+//! directories without a volume are removed by the node.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::claim::{Plan, Told};
-use super::terms::{BOUND_BY_CONTROLLER, PROVISIONED_BY, STORAGE};
+use super::annotations::{BOUND_BY_CONTROLLER, PROVISIONED_BY, STORAGE};
+use super::claim::{Plan, PlannedEvent};
 use crate::view::{Node, PersistentVolumeClaim, StorageClass};
 
-/// We, as a class of storage names us. The class that every cluster begins with does.
+/// Name of this provisioner in storage classes. Used by the storage class that every cluster has from the start.
 pub(super) const PROVISIONER: &str = "coracle.dev/local";
 
-/// On a node: where it keeps the directories of volumes.
+/// Annotation of a node with the directory for its volumes.
 const DIRECTORY_ANNOTATION: &str = "coracle.dev/local-volumes-directory";
 
-/// Where a node keeps them that says nothing: in the data directory of a server that root runs.
+/// The default directory: within the data directory of a server that runs as root.
 const DIRECTORY: &str = "/var/lib/coracle/volumes";
 
-/// The label by which volumes know nodes.
+/// Label that node affinities of volumes use.
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
-/// What a directory on one node can be used as.
+/// Access modes that a directory on one node supports.
 const ACCESS_MODES: [&str; 2] = ["ReadWriteOnce", "ReadWriteOncePod"];
 
-/// Provisioners that were part of Kubernetes once, and the drivers that took over from them
-/// (`CSINameTranslator` in upstream's `csi-translation-lib`).
+/// Former in-tree provisioners, and the CSI drivers that replace them (`CSINameTranslator` in Kubernetes'
+/// `csi-translation-lib`).
 const MIGRATED: [(&str, &str); 7] = [
     ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
     ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
@@ -40,12 +40,12 @@ const MIGRATED: [(&str, &str); 7] = [
     ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
 ];
 
-/// Whether a provisioner is one of Kubernetes itself.
+/// True for in-tree provisioners.
 pub(super) fn is_in_tree(provisioner: &str) -> bool {
     provisioner.starts_with("kubernetes.io/")
 }
 
-/// Who makes a volume of a class.
+/// Plans provisioning by the class's provisioner.
 pub(super) fn by(class: &Arc<StorageClass>) -> Plan {
     let named = &*class.provisioner;
     if named == PROVISIONER {
@@ -54,44 +54,47 @@ pub(super) fn by(class: &Arc<StorageClass>) -> Plan {
     let driver = MIGRATED.iter().find(|(in_tree, _)| *in_tree == named).map(|(_, driver)| *driver);
     if driver.is_none() && is_in_tree(named) {
         let message = format!("no volume plugin matched name: {named}");
-        return Plan::Refuse(Told::warning("ProvisioningFailed", message));
+        return Plan::Refuse(PlannedEvent::warning("ProvisioningFailed", message));
     }
     let provisioner = driver.unwrap_or(named);
     let message = format!(
         "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."
     );
-    Plan::Await { provisioner: provisioner.into(), told: Told::normal("ExternalProvisioning", message) }
+    Plan::Await {
+        provisioner: provisioner.into(),
+        event: PlannedEvent::normal("ExternalProvisioning", message),
+    }
 }
 
-/// The name of the volume that is made for a claim.
+/// Name of the volume provisioned for a claim.
 pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.metadata.uid())
 }
 
-/// Why no volume can be made for a claim. `told` is what people are told.
+/// Why no volume can be provisioned for a claim, and the message of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) told: String,
-    /// Whether another node might do.
-    pub(super) is_of_node: bool,
+pub(super) struct ProvisionError {
+    pub(super) event: String,
+    /// True if another node may be suitable.
+    pub(super) is_node_specific: bool,
 }
 
-/// The volume for a claim on the node that was selected for it.
+/// The volume for a claim on its selected node.
 pub(super) fn new_volume(
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
     node: Option<&Node>,
-) -> Result<Value, Refusal> {
-    if let Some(told) = unsuitable(claim, class) {
-        return Err(Refusal { told, is_of_node: false });
+) -> Result<Value, ProvisionError> {
+    if let Some(event) = unsuitable(claim, class) {
+        return Err(ProvisionError { event, is_node_specific: false });
     }
     let Some(node) = node else {
-        let told = failed(class, "no node was selected; the class must wait for the first consumer");
-        return Err(Refusal { told, is_of_node: false });
+        let event = failed(class, "no node was selected; the class must wait for the first consumer");
+        return Err(ProvisionError { event, is_node_specific: false });
     };
     if let Some(mode) = claim.spec.access_modes.iter().find(|mode| !ACCESS_MODES.contains(&&***mode)) {
-        let told = failed(class, &format!("a directory on one node cannot be {mode}"));
-        return Err(Refusal { told, is_of_node: true });
+        let event = failed(class, &format!("a directory on one node cannot be {mode}"));
+        return Err(ProvisionError { event, is_node_specific: true });
     }
     Ok(volume_on(claim, class, node))
 }
@@ -100,7 +103,7 @@ fn failed(class: &StorageClass, reason: &str) -> String {
     format!("Failed to provision volume with StorageClass {:?}: {reason}", class.metadata.name())
 }
 
-/// What upstream refuses before it asks a plugin, and what no directory can do.
+/// Claims that Kubernetes rejects before calling a plugin, and those that a directory cannot support.
 fn unsuitable(claim: &PersistentVolumeClaim, class: &StorageClass) -> Option<String> {
     if claim.spec.data_source.is_some() {
         return Some(format!(

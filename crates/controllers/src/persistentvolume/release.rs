@@ -1,22 +1,22 @@
-//! Doing what is planned for volumes: giving them their phase, and reclaiming them.
+//! Carries out the plan for a volume: setting the phase, and reclaiming.
 
 use std::sync::Arc;
 
 use coracle_runtime::ObjectKey;
 use kube::api::{DeleteParams, Preconditions};
 
+use super::annotations::{PROVISIONED_BY, phase};
 use super::metrics::UNKNOWN_PLUGIN;
 use super::provision::PROVISIONER;
-use super::terms::{PROVISIONED_BY, phase};
 use super::volume::{self, Reclaim};
-use super::{Binder, Error, everything, patches};
+use super::{Binder, Error, all_objects, patches};
 use crate::view::{PersistentVolume, PersistentVolumeClaim};
 
-/// What deleting a volume is called in metrics.
+/// Operation name in metrics.
 const DELETE: &str = "delete";
 
 impl Binder {
-    pub(super) async fn look_after_volume(
+    pub(super) async fn sync_volume(
         &self,
         key: &ObjectKey,
         volume: Arc<PersistentVolume>,
@@ -31,17 +31,17 @@ impl Binder {
                 self.write_volume_phase(key, &volume, phase::AVAILABLE, "").await?;
             }
             volume::Plan::Mismatch(of_volume, of_claim) => {
-                self.tell_volume(key, &volume, of_volume);
+                self.record_volume_event(key, &volume, of_volume);
                 if let Some(claim) = claim {
-                    self.tell_claim(key, &claim, of_claim);
+                    self.record_claim_event(key, &claim, of_claim);
                 }
             }
         }
         Ok(())
     }
 
-    /// The claim a volume is bound to, if it is still there. Before a volume is given up the server is asked:
-    /// what is known may be old.
+    /// The claim that a volume is bound to, if it exists. Before a volume is released, the claim is read from the
+    /// server, because the cache may be stale.
     async fn claim_of(
         &self,
         key: &ObjectKey,
@@ -77,7 +77,7 @@ impl Binder {
             Reclaim::Delete if volume.metadata.is_terminating() => {}
             Reclaim::Delete => {
                 let uid = Some(volume.metadata.uid().to_owned());
-                // Its policy may have been changed to Retain since.
+                // Its reclaim policy may have been changed to Retain.
                 let resource_version = Some(volume.metadata.resource_version().to_owned());
                 let preconditions = Some(Preconditions { uid, resource_version });
                 let params = DeleteParams { preconditions, ..DeleteParams::default() };
@@ -85,17 +85,17 @@ impl Binder {
                 let deleted = self.volume_objects.delete(key, &params).await;
                 deleted.inspect_err(|_| self.metrics.failed(key))?;
                 self.volume_writes.note_deleted(
-                    &everything(key.cluster()),
+                    &all_objects(key.cluster()),
                     key.clone(),
                     volume.metadata.uid(),
                 );
             }
-            Reclaim::Fail(told) => {
+            Reclaim::Fail(event) => {
                 if &*volume.status.phase != phase::FAILED {
                     self.metrics.began(key, provisioner(&volume), DELETE);
                     self.metrics.failed(key);
-                    self.write_volume_phase(key, &volume, phase::FAILED, &told.message).await?;
-                    self.tell_volume(key, &volume, told);
+                    self.write_volume_phase(key, &volume, phase::FAILED, &event.message).await?;
+                    self.record_volume_event(key, &volume, event);
                 }
             }
         }
@@ -103,7 +103,7 @@ impl Binder {
     }
 }
 
-/// Who deletes a volume.
+/// Provisioner that deletes a volume.
 fn provisioner(volume: &PersistentVolume) -> &'static str {
     let is_ours = volume.metadata.annotations.get(PROVISIONED_BY) == Some(PROVISIONER);
     if is_ours { PROVISIONER } else { UNKNOWN_PLUGIN }

@@ -1,16 +1,16 @@
-//! What is planned for claims and volumes, in tables.
+//! Plans for claims and volumes, as tables.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::claim::{self, Told};
+use super::claim::{self, PlannedEvent};
 use super::provision::{PROVISIONER, new_volume};
 use super::volume::{self, Reclaim};
 use super::{patches, provision};
 use crate::view::{Node, PersistentVolume, PersistentVolumeClaim, StorageClass};
 
-/// An object with more fields than it had.
+/// Merges fields into an object.
 fn with(mut object: Value, more: &Value) -> Value {
     match (&mut object, more) {
         (Value::Object(fields), Value::Object(more)) => {
@@ -56,28 +56,28 @@ fn classes() -> Vec<Arc<StorageClass>> {
     ]
 }
 
-fn told(told: &Told) -> String {
-    format!("{}: {}", told.reason, told.message)
+fn describe(describe: &PlannedEvent) -> String {
+    format!("{}: {}", describe.reason, describe.message)
 }
 
 fn planned(claim: &PersistentVolumeClaim, volumes: &[Arc<PersistentVolume>], pods: &[&str]) -> String {
     let waiting_pods: Vec<_> = pods.iter().map(|&pod| pod.to_owned()).collect();
-    let known = claim::Known { claim, volumes, classes: &classes(), waiting_pods: &waiting_pods };
+    let known = claim::Observed { claim, volumes, classes: &classes(), waiting_pods: &waiting_pods };
     match claim::plan(&known) {
         claim::Plan::Bind(volume) => format!("bind {}", volume.metadata.name()),
         claim::Plan::Wait(None) => "wait".to_owned(),
-        claim::Plan::Wait(Some(reason)) => format!("wait, {}", told(&reason)),
-        claim::Plan::Fail(reason) => format!("fail, {}", told(&reason)),
+        claim::Plan::Wait(Some(reason)) => format!("wait, {}", describe(&reason)),
+        claim::Plan::Fail(reason) => format!("fail, {}", describe(&reason)),
         claim::Plan::Lose(reason) => format!("lose, {}", reason.reason),
         claim::Plan::Assign(class) => format!("assign {class}"),
         claim::Plan::Provision(class) => format!("provision {}", class.metadata.name()),
         claim::Plan::Await { provisioner, .. } => format!("await {provisioner}"),
-        claim::Plan::Refuse(reason) => format!("refuse, {}", told(&reason)),
+        claim::Plan::Refuse(reason) => format!("refuse, {}", describe(&reason)),
     }
 }
 
 #[test]
-fn claims_find_volumes_or_wait_for_them() {
+fn unbound_claims_find_volumes_or_wait() {
     let of_class = |class: &str| json!({"spec": {"storageClassName": class}});
     let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}});
     let no_class =
@@ -120,10 +120,10 @@ fn claims_find_volumes_or_wait_for_them() {
 }
 
 #[test]
-fn claims_get_the_newest_default_class() {
-    let default = |name: &str, made: &str| -> Arc<StorageClass> {
+fn claim_without_class_gets_the_newest_default_class() {
+    let default = |name: &str, created: &str| -> Arc<StorageClass> {
         let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
-        let metadata = json!({"name": name, "creationTimestamp": made, "annotations": annotations});
+        let metadata = json!({"name": name, "creationTimestamp": created, "annotations": annotations});
         Arc::new(serde_json::from_value(json!({"metadata": metadata})).unwrap())
     };
     let classes = [
@@ -132,7 +132,7 @@ fn claims_get_the_newest_default_class() {
         default("old", "2026-01-01T00:00:00Z"),
     ];
     let assigned = |claim: &PersistentVolumeClaim| {
-        let known = claim::Known { claim, volumes: &[], classes: &classes, waiting_pods: &[] };
+        let known = claim::Observed { claim, volumes: &[], classes: &classes, waiting_pods: &[] };
         match claim::plan(&known) {
             claim::Plan::Assign(class) => Some(class),
             _ => None,
@@ -143,7 +143,7 @@ fn claims_get_the_newest_default_class() {
 }
 
 #[test]
-fn claims_keep_to_the_volume_they_name() {
+fn claim_with_volume_name_uses_that_volume() {
     let named = json!({"spec": {"volumeName": "v"}});
     let completed = with(
         named.clone(),
@@ -178,7 +178,7 @@ fn claims_keep_to_the_volume_they_name() {
 }
 
 #[test]
-fn volumes_follow_their_claims() {
+fn volume_phase_follows_its_claim() {
     let bound = json!({"spec": {"claimRef": {"namespace": "n", "name": "c", "uid": "u"}}});
     let provisioned = |by: &str, policy: &str| {
         let annotations = json!({"pv.kubernetes.io/provisioned-by": by});
@@ -199,7 +199,7 @@ fn volumes_follow_their_claims() {
         volume::Plan::Phase(phase) => phase.to_owned(),
         volume::Plan::Release(Reclaim::Keep) => "release".to_owned(),
         volume::Plan::Release(Reclaim::Delete) => "release and delete".to_owned(),
-        volume::Plan::Release(Reclaim::Fail(reason)) => format!("release and fail, {}", told(&reason)),
+        volume::Plan::Release(Reclaim::Fail(reason)) => format!("release and fail, {}", describe(&reason)),
         volume::Plan::Unbind => "unbind".to_owned(),
         volume::Plan::Mismatch(..) => "mismatch".to_owned(),
     };
@@ -242,37 +242,40 @@ fn volumes_follow_their_claims() {
 }
 
 #[test]
-fn a_volume_is_made_on_the_node_where_it_is_needed() {
+fn volume_is_provisioned_on_the_selected_node() {
     let node: Node = serde_json::from_value(json!({
         "metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "host1"},
             "annotations": {"coracle.dev/local-volumes-directory": "/data/volumes/"}},
     }))
     .unwrap();
     let class = class("ours", PROVISIONER, "WaitForFirstConsumer");
-    let made = new_volume(&claim(json!({})), &class, Some(&node)).unwrap();
-    let spec = &made["spec"];
+    let created = new_volume(&claim(json!({})), &class, Some(&node)).unwrap();
+    let spec = &created["spec"];
     assert_eq!(spec["hostPath"], json!({"path": "/data/volumes/pvc-u", "type": "DirectoryOrCreate"}));
     let on_node = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["host1"]});
     let term = &spec["nodeAffinity"]["required"]["nodeSelectorTerms"][0];
     assert_eq!(term["matchExpressions"], json!([on_node]));
     assert_eq!((&spec["capacity"]["storage"], &spec["storageClassName"]), (&json!("1Gi"), &json!("ours")));
-    let seen: PersistentVolume = serde_json::from_value(made).unwrap();
+    let seen: PersistentVolume = serde_json::from_value(created).unwrap();
     assert_eq!(seen.metadata.name(), provision::volume_name(&claim(json!({}))));
     assert_eq!(patches::bind_volume(&seen, &claim(json!({}))), None, "it is bound already");
 
     let refused = |spec: Value, node: Option<&Node>| {
-        let refusal = new_volume(&claim(json!({"spec": spec})), &class, node).unwrap_err();
-        (refusal.told, refusal.is_of_node)
+        let error = new_volume(&claim(json!({"spec": spec})), &class, node).unwrap_err();
+        (error.event, error.is_node_specific)
     };
-    let (told, again) = refused(json!({"accessModes": ["ReadWriteMany"]}), Some(&node));
-    assert!(told.starts_with("Failed to provision volume with StorageClass \"ours\": ") && again, "{told}");
+    let (describe, again) = refused(json!({"accessModes": ["ReadWriteMany"]}), Some(&node));
+    assert!(
+        describe.starts_with("Failed to provision volume with StorageClass \"ours\": ") && again,
+        "{describe}"
+    );
     assert!(!refused(json!({"volumeMode": "Block"}), Some(&node)).1);
     assert!(!refused(json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": "x"}}), Some(&node)).1);
     assert!(!refused(json!({}), None).1);
 }
 
 #[test]
-fn bindings_are_written_once() {
+fn completed_bindings_are_not_written_again() {
     let free = volume(json!({}));
     let waiting = claim(json!({}));
     let patch = patches::bind_volume(&free, &waiting).unwrap();

@@ -1,36 +1,37 @@
-//! What is to be done about a volume, as a pure function.
+//! Plans for a volume. Pure.
 
-use super::claim::Told;
+use super::annotations::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, phase};
+use super::claim::PlannedEvent;
 use super::matching::modes_differ;
 use super::provision::{PROVISIONER, is_in_tree};
-use super::terms::{BOUND_BY_CONTROLLER, MIGRATED_TO, PROVISIONED_BY, phase};
 use crate::view::{PersistentVolume, PersistentVolumeClaim};
 
-/// What is to be done.
+/// Next step for a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Nothing, until the claim is looked at.
+    /// Nothing until the claim is reconciled.
     Nothing,
-    /// It gets this phase.
+    /// Set this phase.
     Phase(&'static str),
-    /// Nobody needs it any more.
+    /// Release it: the claim is gone.
     Release(Reclaim),
-    /// The claim has another volume: this one is free again, or reserved again.
+    /// Unbind it: the claim is bound to another volume. It becomes available, or reserved, again.
     Unbind,
-    /// It can never be bound to the claim that it is reserved for. The first is told about the volume.
-    Mismatch(Told, Told),
+    /// It can never be bound to the claim that it is reserved for. The first event is about the volume, the second
+    /// about the claim.
+    Mismatch(PlannedEvent, PlannedEvent),
 }
 
-/// What becomes of a volume that nobody needs any more.
+/// How to reclaim a released volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reclaim {
-    /// It stays, or somebody else takes care of it.
+    /// Keep it, or leave it to another controller.
     Keep,
     Delete,
-    Fail(Told),
+    Fail(PlannedEvent),
 }
 
-/// `claim` is the one that the volume is bound to, if that is still there.
+/// `claim` is the one that the volume is bound to, if it exists.
 pub(super) fn plan(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) -> Plan {
     match (&volume.spec.claim_ref, claim) {
         (None, _) => Plan::Phase(phase::AVAILABLE),
@@ -56,10 +57,13 @@ fn await_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan
         "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
         volume.metadata.name()
     );
-    Plan::Mismatch(Told::warning("VolumeMismatch", of_volume), Told::warning("VolumeMismatch", of_claim))
+    Plan::Mismatch(
+        PlannedEvent::warning("VolumeMismatch", of_volume),
+        PlannedEvent::warning("VolumeMismatch", of_claim),
+    )
 }
 
-/// The claim has been bound to another volume.
+/// The claim is bound to another volume.
 fn leave_claim(volume: &PersistentVolume) -> Plan {
     let is_provisioned = volume.metadata.annotations.contains_key(PROVISIONED_BY);
     if is_provisioned && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
@@ -76,20 +80,20 @@ fn reclaim(volume: &PersistentVolume) -> Reclaim {
     match &*volume.spec.persistent_volume_reclaim_policy {
         "Retain" => Reclaim::Keep,
         "Delete" => delete(volume),
-        // What recycles volumes is deprecated, and was only ever there for two sorts of them.
+        // Recycling is deprecated, and was supported for two volume types only.
         "Recycle" => {
             let message = "No recycler plugin found for the volume!";
-            Reclaim::Fail(Told::warning("VolumeFailedRecycle", message))
+            Reclaim::Fail(PlannedEvent::warning("VolumeFailedRecycle", message))
         }
         _ => {
             let message = "Volume has unrecognized PersistentVolumeReclaimPolicy";
-            Reclaim::Fail(Told::warning("VolumeUnknownReclaimPolicy", message))
+            Reclaim::Fail(PlannedEvent::warning("VolumeUnknownReclaimPolicy", message))
         }
     }
 }
 
 fn delete(volume: &PersistentVolume) -> Reclaim {
-    let fail = |message: String| Reclaim::Fail(Told::warning("VolumeFailedDelete", message));
+    let fail = |message: String| Reclaim::Fail(PlannedEvent::warning("VolumeFailedDelete", message));
     match volume.metadata.annotations.get(PROVISIONED_BY).filter(|provisioner| !provisioner.is_empty()) {
         Some(PROVISIONER) => return Reclaim::Delete,
         Some(provisioner) if is_in_tree(provisioner) => {
@@ -100,7 +104,7 @@ fn delete(volume: &PersistentVolume) -> Reclaim {
     }
     match (&volume.spec.csi, &volume.spec.host_path) {
         (Some(_), _) => Reclaim::Keep,
-        // Upstream also empties the directory on the machine it runs on, which is nobody's node.
+        // Kubernetes also deletes the directory on the machine of kube-controller-manager, which usually is no node.
         (None, Some(host)) if host.path.strip_prefix("/tmp/").is_some_and(|rest| !rest.is_empty()) => {
             Reclaim::Delete
         }
@@ -114,7 +118,7 @@ fn delete(volume: &PersistentVolume) -> Reclaim {
     }
 }
 
-/// Whether a volume that was bound by the controller, rather than reserved by its maker.
+/// True if the controller bound the volume, rather than the user who reserved it.
 pub(super) fn is_bound_by_controller(volume: &PersistentVolume) -> bool {
     volume.metadata.annotations.contains_key(BOUND_BY_CONTROLLER)
 }

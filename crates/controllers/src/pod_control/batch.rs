@@ -1,17 +1,17 @@
-//! Doing the same many times, carefully at first.
+//! Batches of requests that start small.
 
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 
-/// Requests of one reconcile that are on their way at a time. More would only wait in the server, and keep
-/// others waiting there.
+/// Maximum number of concurrent requests of one reconcile. More would only wait in the server, and delay others
+/// there.
 pub(crate) const MAX_IN_FLIGHT: usize = 16;
 
-/// Does `attempt` `count` times, in batches of one, two, four and so on. If one of a batch fails there is no
-/// further batch: a thousand pods that nobody admits are one refusal, not a thousand.
+/// Calls `attempt` `count` times, in batches of one, two, four and so on. A failure prevents further batches: a
+/// thousand pods that admission rejects cause one rejection, not a thousand.
 ///
 /// # Errors
-/// The first failure, if any. Comes with the number of those that went well.
+/// Returns the first failure with the number of successes.
 pub(crate) async fn slow_start<E, F: Future<Output = Result<(), E>>>(
     count: usize,
     attempt: impl Fn() -> F,
@@ -36,17 +36,19 @@ mod tests {
 
     use super::*;
 
-    /// Fails from the `allowed`-th attempt on. How many were made, how many went well, and whether all did.
+    /// Fails from the `allowed`-th attempt on. Returns the number of attempts, of successes, and whether all
+    /// succeeded.
     async fn attempts(count: usize, allowed: usize) -> (usize, usize, bool) {
-        let made = AtomicUsize::new(0);
-        let attempt =
-            || async { if made.fetch_add(1, Ordering::Relaxed) < allowed { Ok(()) } else { Err("full") } };
+        let attempts = AtomicUsize::new(0);
+        let attempt = || async {
+            if attempts.fetch_add(1, Ordering::Relaxed) < allowed { Ok(()) } else { Err("full") }
+        };
         let (done, outcome) = slow_start(count, attempt).await;
-        (made.load(Ordering::Relaxed), done, outcome.is_ok())
+        (attempts.load(Ordering::Relaxed), done, outcome.is_ok())
     }
 
     #[tokio::test]
-    async fn batches_grow_until_one_fails() {
+    async fn slow_start_doubles_batches_until_a_failure() {
         assert_eq!(attempts(0, 0).await, (0, 0, true));
         assert_eq!(attempts(100, 1000).await, (100, 100, true));
         assert_eq!(attempts(100, 0).await, (1, 0, false));

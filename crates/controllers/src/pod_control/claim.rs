@@ -1,31 +1,31 @@
-//! Whose an object is: a controller takes on what fits its selector and belongs to nobody, and lets go of
-//! what is its own and does not fit any more.
+//! Ownership of objects: a controller adopts orphans that match its selector, and releases its objects that no longer
+//! match.
 
 use std::sync::Arc;
 
 use coracle_runtime::informer::ObjectMetadata;
-use coracle_runtime::{Objects, OwnWrites, Written};
+use coracle_runtime::{Objects, ReadYourWrites, Written};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::owner::Owner;
-use crate::refusal;
-use crate::view::Described;
+use crate::api_error;
+use crate::view::ObjectView;
 
-/// What is to happen between an owner and an object.
+/// Decision about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// It is the owner's and stays so.
+    /// The owner controls it and keeps it.
     Owned,
-    /// It belongs to nobody and becomes the owner's.
+    /// It is an orphan and matches.
     Adopt,
-    /// It is the owner's and no longer fits.
+    /// The owner controls it, but it no longer matches.
     Release,
-    /// It is none of the owner's business.
+    /// It is not related to the owner.
     Ignore,
 }
 
-/// Decides about one object. An owner that is being deleted keeps what it has and takes nothing.
+/// Decides about one object. An owner that is terminating keeps its objects and adopts none.
 pub(crate) fn claim(owner: &ObjectMetadata, object: &ObjectMetadata, matches: impl Fn() -> bool) -> Claim {
     match object.controller() {
         Some(controller) if *controller.uid != *owner.uid() => Claim::Ignore,
@@ -37,35 +37,35 @@ pub(crate) fn claim(owner: &ObjectMetadata, object: &ObjectMetadata, matches: im
     }
 }
 
-/// Why objects could not be claimed.
+/// Error of claiming objects.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClaimError {
-    /// The server refused something.
-    #[error("cannot claim an object")]
+    /// A request failed.
+    #[error("cannot adopt or release an object")]
     Refused(#[from] kube::Error),
-    /// The owner is not what is known of it, so it must not take anything on.
-    #[error("the owner is being deleted or another one by now")]
+    /// The cached owner is outdated, so it must not adopt objects.
+    #[error("the owner is terminating or was replaced")]
     OwnerChanged,
 }
 
-/// How owners of a kind claim objects of another.
+/// Claims objects of one kind for owners of another.
 pub(crate) struct Claims<'a> {
-    /// The owners.
+    /// Access to the owners.
     pub(crate) owners: &'a Objects,
-    /// What they own.
+    /// Access to the owned objects.
     pub(crate) objects: &'a Objects,
-    /// Where the changes of what they own are noted.
-    pub(crate) writes: &'a OwnWrites,
-    /// What an object gets with its owner, and loses with it.
+    /// Writes to the owned objects.
+    pub(crate) writes: &'a ReadYourWrites,
+    /// Finalizers to add with the owner reference, and to remove with it.
     pub(crate) finalizers: &'a [&'a str],
 }
 
 impl Claims<'_> {
-    /// The objects that are the owner's, after it took on those that `matches` and nobody has.
+    /// The owner's objects, after adopting matching orphans and releasing others.
     ///
     /// # Errors
-    /// If one could not be claimed, after all have been tried.
-    pub(crate) async fn claim<V: Described>(
+    /// If an object could not be claimed, after trying all.
+    pub(crate) async fn claim<V: ObjectView>(
         &self,
         owner: &Owner<'_>,
         candidates: impl IntoIterator<Item = Arc<V>>,
@@ -84,7 +84,7 @@ impl Claims<'_> {
                 }
                 Claim::Adopt => {
                     if may_adopt.is_none() {
-                        may_adopt = Some(owner.is_still_there(self.owners).await?);
+                        may_adopt = Some(owner.exists_on_server(self.owners).await?);
                     }
                     if may_adopt == Some(false) {
                         return Err(ClaimError::OwnerChanged);
@@ -100,24 +100,24 @@ impl Claims<'_> {
         failure.map(|()| owned)
     }
 
-    /// Whether the object was there to be taken on.
+    /// True if the object existed and was adopted.
     async fn adopt(&self, owner: &Owner<'_>, object: &ObjectMetadata) -> kube::Result<bool> {
-        match self.patch(owner, object, adoption(owner, object, self.finalizers)).await {
-            Err(error) if refusal::is_missing(&error) => Ok(false),
+        match self.patch(owner, object, adoption_patch(owner, object, self.finalizers)).await {
+            Err(error) if api_error::is_missing(&error) => Ok(false),
             done => done.map(|()| true),
         }
     }
 
     async fn release(&self, owner: &Owner<'_>, object: &ObjectMetadata) -> kube::Result<()> {
-        match self.patch(owner, object, letting_go(owner, object, self.finalizers)).await {
-            // It is gone, or another one, or somebody else let it go.
-            Err(error) if refusal::is_missing(&error) || refusal::is_invalid(&error) => Ok(()),
+        match self.patch(owner, object, release_patch(owner, object, self.finalizers)).await {
+            // It is gone, replaced, or already released.
+            Err(error) if api_error::is_missing(&error) || api_error::is_invalid(&error) => Ok(()),
             done => done,
         }
     }
 
     async fn patch(&self, owner: &Owner<'_>, object: &ObjectMetadata, patch: Value) -> kube::Result<()> {
-        let key = owner.beside(object.name());
+        let key = owner.namespaced_key(object.name());
         let patch = Patch::Strategic(patch);
         let written: Written = self.objects.patch(&key, &PatchParams::default(), &patch).await?;
         self.writes.note(owner.key, &written.metadata.resource_version);
@@ -125,8 +125,8 @@ impl Claims<'_> {
     }
 }
 
-/// The identity keeps another object of the same name from being changed.
-fn adoption(owner: &Owner<'_>, object: &ObjectMetadata, finalizers: &[&str]) -> Value {
+/// The uid prevents changing another object of the same name.
+fn adoption_patch(owner: &Owner<'_>, object: &ObjectMetadata, finalizers: &[&str]) -> Value {
     let mut metadata = json!({"uid": object.uid(), "ownerReferences": [owner.owner_reference()]});
     if !finalizers.is_empty() {
         metadata["finalizers"] = json!(finalizers);
@@ -134,7 +134,7 @@ fn adoption(owner: &Owner<'_>, object: &ObjectMetadata, finalizers: &[&str]) -> 
     json!({"metadata": metadata})
 }
 
-fn letting_go(owner: &Owner<'_>, object: &ObjectMetadata, finalizers: &[&str]) -> Value {
+fn release_patch(owner: &Owner<'_>, object: &ObjectMetadata, finalizers: &[&str]) -> Value {
     let reference = json!({"$patch": "delete", "uid": owner.metadata.uid()});
     let mut metadata = json!({"uid": object.uid(), "ownerReferences": [reference]});
     if !finalizers.is_empty() {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_claimed_by_owner_and_selector() {
+    fn claim_depends_on_owner_and_selector() {
         let (living, dying) = (metadata(None, false), metadata(None, true));
         let cases = [
             (&living, Some("u"), false, true, Claim::Owned),

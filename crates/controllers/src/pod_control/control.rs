@@ -1,10 +1,10 @@
-//! Making and deleting pods, and telling people of it.
+//! Creates and deletes pods of a controller, and records events.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coracle_runtime::{
-    Behind, EventType, Informer, Manager, ObjectKey, Objects, OwnWrites, Recorder, Written,
+    EventType, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Recorder, StaleCache, Written,
 };
 use futures_util::StreamExt;
 use futures_util::stream::iter;
@@ -15,11 +15,11 @@ use serde::Serialize;
 use super::batch::{MAX_IN_FLIGHT, slow_start};
 use super::claim::{ClaimError, Claims};
 use super::owner::Owner;
-use super::related::{controlled_by, index_by_controller, orphans_beside};
-use crate::refusal;
-use crate::view::{Described, Pod, pods};
+use super::related::{controlled_by, index_by_controller, orphans_in_namespace};
+use crate::api_error;
+use crate::view::{ObjectView, Pod, pods};
 
-/// Pods that are asked for at a time where all of a namespace are.
+/// Page size of lists of a namespace's pods.
 const PAGE: u32 = 500;
 
 /// The pods of a controller.
@@ -27,13 +27,13 @@ pub(crate) struct PodControl {
     pods: Objects,
     informer: Informer<Pod>,
     recorder: Recorder,
-    writes: OwnWrites,
-    /// Owners for whom a pod may have been made that nobody was told of.
-    doubtful: Mutex<HashSet<ObjectKey>>,
+    writes: ReadYourWrites,
+    /// Owners for which a pod may have been created although the request failed.
+    uncertain: Mutex<HashSet<ObjectKey>>,
 }
 
 impl PodControl {
-    /// For a controller that tells people of its doings under the name `component`.
+    /// For a controller that records events under the name `component`.
     pub(crate) fn new(manager: &mut Manager, component: &'static str) -> Self {
         let informer = pods(manager);
         index_by_controller(informer.store());
@@ -42,17 +42,17 @@ impl PodControl {
             pods: Objects::of::<WholePod>(manager.client()),
             informer,
             recorder,
-            writes: OwnWrites::default(),
-            doubtful: Mutex::default(),
+            writes: ReadYourWrites::default(),
+            uncertain: Mutex::default(),
         }
     }
 
-    /// All pods.
+    /// Informer of all pods.
     pub(crate) fn informer(&self) -> &Informer<Pod> {
         &self.informer
     }
 
-    /// Where pods are read and written that need something special. What is written is to be noted.
+    /// Access to pods for special requests. Note their writes with [`note`](Self::note).
     pub(crate) fn objects(&self) -> &Objects {
         &self.pods
     }
@@ -67,43 +67,43 @@ impl PodControl {
         self.writes.note_deleted(owner, pod, uid);
     }
 
-    /// Returns when the informer knows of all pods that were made, changed and deleted for an owner.
+    /// Returns when the informer has seen all writes of pods for an owner.
     ///
     /// # Errors
-    /// If that takes long, or cannot be told now. The owner is to be looked at again.
-    pub(crate) async fn seen(&self, owner: &ObjectKey) -> Result<(), Behind> {
-        if self.doubtful().contains(owner) {
-            self.learn(owner).await.map_err(|_| Behind)?;
-            self.doubtful().remove(owner);
+    /// If this takes long, or the pods cannot be listed. The owner should be retried.
+    pub(crate) async fn seen(&self, owner: &ObjectKey) -> Result<(), StaleCache> {
+        if self.uncertain().contains(owner) {
+            self.list_written(owner).await.map_err(|_| StaleCache)?;
+            self.uncertain().remove(owner);
         }
         self.writes.seen(owner, &self.informer).await
     }
 
-    /// Asks the server itself which pods there are around an owner, and notes them as if they had just been
-    /// written. The server makes up their names, so the one that was lost cannot be asked for alone.
-    async fn learn(&self, owner: &ObjectKey) -> kube::Result<()> {
+    /// Lists the pods around an owner on the server, and notes them like writes. The server generates the names, so a
+    /// pod whose creation got no response cannot be looked up by name.
+    async fn list_written(&self, owner: &ObjectKey) -> kube::Result<()> {
         let params = ListParams::default().limit(PAGE);
         let note = |page: Vec<Written>| page.iter().for_each(|pod| self.note(owner, pod));
         self.pods.list_pages(owner, &params, note).await
     }
 
-    fn doubtful(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
-        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
+    fn uncertain(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
+        self.uncertain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pods that an owner manages, and those around it that nobody does.
+    /// Pods that an owner controls, and orphans in its namespace.
     pub(crate) fn candidates(&self, owner: &Owner<'_>) -> Vec<Arc<Pod>> {
         let store = self.informer.store();
         let mut pods = controlled_by(store, owner.key.cluster(), owner.metadata.uid());
-        pods.extend(orphans_beside(store, owner.key));
+        pods.extend(orphans_in_namespace(store, owner.key));
         pods
     }
 
-    /// Those of `candidates` that are the owner's, after it took on what `matches` and let go of what does
-    /// not. `owners` is where the owner is, and a pod gets `finalizers` with it.
+    /// The owner's pods of `candidates`, after adopting and releasing. `owners` gives access to the owner, and an
+    /// adopted pod gets `finalizers`.
     ///
     /// # Errors
-    /// If one could not be claimed, after all have been tried.
+    /// If a pod could not be claimed, after trying all.
     pub(crate) async fn claim(
         &self,
         owners: &Objects,
@@ -116,36 +116,35 @@ impl PodControl {
         claims.claim(owner, candidates, matches).await
     }
 
-    /// Makes a pod.
+    /// Creates a pod.
     ///
     /// # Errors
-    /// Whatever the server refuses. People are told, unless the namespace is going, when it says nothing.
+    /// If the server rejects it. An event is recorded, unless the namespace is terminating.
     pub(crate) async fn create(&self, owner: &Owner<'_>, pod: &impl Serialize) -> kube::Result<Written> {
         match self.pods.create::<Written>(owner.key, pod).await {
             Ok(written) => {
                 self.note(owner.key, &written);
                 let message = format!("Created pod: {}", written.metadata.name);
-                self.tell(owner, EventType::Normal, "SuccessfulCreate", message);
+                self.record_event(owner, EventType::Normal, "SuccessfulCreate", message);
                 Ok(written)
             }
             Err(error) => {
-                if !refusal::is_certain(&error) {
-                    self.doubtful().insert(owner.key.clone());
+                if !api_error::had_no_effect(&error) {
+                    self.uncertain().insert(owner.key.clone());
                 }
-                if !refusal::is_terminating(&error) {
-                    let message = format!("Error creating: {}", refusal::message(&error));
-                    self.tell(owner, EventType::Warning, "FailedCreate", message);
+                if !api_error::namespace_is_terminating(&error) {
+                    let message = format!("Error creating: {}", api_error::message(&error));
+                    self.record_event(owner, EventType::Warning, "FailedCreate", message);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Makes `count` equal pods, carefully at first. That they cannot be made because their namespace is
-    /// going is no failure.
+    /// Creates `count` equal pods in growing batches. A terminating namespace is not an error.
     ///
     /// # Errors
-    /// The first refusal. Some may have been made.
+    /// The first rejection. Some pods may have been created.
     pub(crate) async fn create_many(
         &self,
         owner: &Owner<'_>,
@@ -154,57 +153,57 @@ impl PodControl {
     ) -> kube::Result<()> {
         let create = || async {
             match self.create(owner, pod).await {
-                Err(error) if !refusal::is_terminating(&error) => Err(error),
+                Err(error) if !api_error::namespace_is_terminating(&error) => Err(error),
                 _ => Ok(()),
             }
         };
         slow_start(count, create).await.1
     }
 
-    /// Begins to delete a pod, if it is still this one.
+    /// Deletes a pod, or begins to, if its uid has not changed.
     ///
     /// # Errors
-    /// Whatever the server refuses. People are told.
+    /// If the server rejects the request. An event is recorded.
     pub(crate) async fn delete(&self, owner: &Owner<'_>, pod: &Pod) -> kube::Result<()> {
         let metadata = pod.object_metadata();
-        let key = owner.beside(metadata.name());
+        let key = owner.namespaced_key(metadata.name());
         let preconditions = Preconditions { uid: Some(metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match self.pods.delete(&key, &params).await {
-            Err(error) if refusal::is_conflict(&error) && self.is_another(&key, pod).await? => {}
+            Err(error) if api_error::is_conflict(&error) && self.is_replaced(&key, pod).await? => {}
             Err(error) => {
-                let message = format!("Error deleting: {}", refusal::message(&error));
-                self.tell(owner, EventType::Warning, "FailedDelete", message);
+                let message = format!("Error deleting: {}", api_error::message(&error));
+                self.record_event(owner, EventType::Warning, "FailedDelete", message);
                 return Err(error);
             }
             Ok(()) => {
                 let message = format!("Deleted pod: {}", metadata.name());
-                self.tell(owner, EventType::Normal, "SuccessfulDelete", message);
+                self.record_event(owner, EventType::Normal, "SuccessfulDelete", message);
             }
         }
         self.writes.note_deleted(owner.key, key, metadata.uid());
         Ok(())
     }
 
-    /// Whether a name is not this pod's any more. A conflict alone does not say so: a server also answers so if
-    /// others kept writing.
-    async fn is_another(&self, key: &ObjectKey, pod: &Pod) -> kube::Result<bool> {
+    /// True if the name belongs to another pod. A conflict alone does not prove that: a server also returns it after
+    /// too many concurrent writes.
+    async fn is_replaced(&self, key: &ObjectKey, pod: &Pod) -> kube::Result<bool> {
         let found: Option<Written> = self.pods.get(key).await?;
         Ok(found.is_none_or(|found| *found.metadata.uid != *pod.object_metadata().uid()))
     }
 
-    /// Begins to delete pods.
+    /// Deletes pods, or begins to.
     ///
     /// # Errors
-    /// One of the refusals. All have been tried.
+    /// One of the rejections, after trying all.
     pub(crate) async fn delete_many(&self, owner: &Owner<'_>, pods: Vec<Arc<Pod>>) -> kube::Result<()> {
         let deletions = pods.into_iter().map(|pod| async move { self.delete(owner, &pod).await });
         let outcomes: Vec<_> = iter(deletions).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         outcomes.into_iter().collect()
     }
 
-    /// Tells people something about the owner.
-    pub(crate) fn tell(
+    /// Records an event about the owner.
+    pub(crate) fn record_event(
         &self,
         owner: &Owner<'_>,
         kind: EventType,

@@ -1,25 +1,25 @@
-//! Short names for templates.
+//! Hashes of pod templates.
 
 use coracle_meta::name::ALPHABET;
 
 use crate::view::PodTemplate;
 
-/// FNV-1a in 32 bits.
+/// FNV-1a with 32 bits.
 const OFFSET: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 
-/// A short name for a template, the same for equal ones. Different ones rarely share one; if they do,
-/// `collision_count` makes another of it. It looks like upstream's, but is made of other bytes.
+/// Short hash of a template, the same for equal ones. Different templates rarely collide; `collision_count` resolves
+/// that. It looks like Kubernetes' hash, but is computed from other bytes.
 pub(crate) fn template_hash(template: &PodTemplate, collision_count: Option<i32>) -> String {
-    // No part of a template holds this byte, so parts cannot run into each other.
+    // No part contains this byte, so that concatenated parts cannot be confused.
     let separated = template.parts().flat_map(|part| part.bytes().chain([0xff]));
     let count = collision_count.map(i32::to_le_bytes).into_iter().flatten();
     let hash = separated.chain(count).fold(OFFSET, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(PRIME));
-    safe(&hash.to_string())
+    safe_encode(&hash.to_string())
 }
 
-/// In letters that make no words.
-fn safe(digits: &str) -> String {
+/// Encodes digits with letters that form no words.
+fn safe_encode(digits: &str) -> String {
     digits.bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
 }
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_templates_have_equal_hashes_and_collisions_are_got_out_of() {
+    fn equal_templates_have_equal_hashes_and_collision_count_changes_them() {
         let template = |value: Value| -> PodTemplate { serde_json::from_value(value).unwrap() };
         let first = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1, "y": []}});
         let same = json!({"spec": {"x": 1}, "metadata": {"labels": {"a": "b"}}});
@@ -41,7 +41,7 @@ mod tests {
         assert_ne!(hash(&first, None), hash(&first, Some(0)));
         assert_ne!(hash(&first, Some(0)), hash(&first, Some(1)));
         assert!(hash(&first, None).len() <= 10);
-        // What upstream makes of these digits.
-        assert_eq!(safe("0123456789"), "456789bcdf");
+        // Kubernetes' result for these digits.
+        assert_eq!(safe_encode("0123456789"), "456789bcdf");
     }
 }

@@ -1,8 +1,7 @@
-//! How a controller has pods: it makes them from a template, deletes them, and takes on those that fit its
-//! selector and belong to nobody.
+//! Pods of a controller: creates them from a template, deletes them, and adopts matching orphans.
 //!
-//! All of it is for any kind of owner. Whoever makes or deletes pods waits before its next decision until the
-//! informer has seen that ([`PodControl::seen`]), so nothing is made twice.
+//! Works for all kinds of owners. A controller waits before its next reconcile until the informer has seen its writes
+//! ([`PodControl::seen`]), so that no pod is created twice.
 
 mod batch;
 mod claim;
@@ -19,5 +18,5 @@ pub(crate) use control::PodControl;
 pub(crate) use hash::template_hash;
 pub(crate) use owner::{Owner, OwnerKind, pod_from_template};
 pub(crate) use ranking::deletion_order;
-pub(crate) use related::{controlled_by, index_by_controller, orphans_beside, owners_concerned};
+pub(crate) use related::{controlled_by, index_by_controller, orphans_in_namespace, owners_to_enqueue};
 pub(crate) use stale::StaleSyncs;

@@ -1,11 +1,11 @@
-//! Who has pods, and what a pod of its template looks like.
+//! Owners of pods, and pods created from their templates.
 
 use coracle_meta::name::object_dns_subdomain;
 use coracle_runtime::informer::{ObjectMetadata, OwnerReference, PartialObject};
-use coracle_runtime::{Behind, ObjectKey, Objects, OwnWrites, Reference, Written};
+use coracle_runtime::{ObjectKey, Objects, ReadYourWrites, Reference, StaleCache, Written};
 use serde_json::{Map, Value, json};
 
-use crate::refusal;
+use crate::api_error;
 use crate::view::PodTemplate;
 
 /// A kind of owner.
@@ -16,7 +16,7 @@ pub(crate) struct OwnerKind {
 }
 
 impl OwnerKind {
-    /// Whether a reference is to an owner of this kind, in any version.
+    /// True if a reference points to an owner of this kind, in any version.
     pub(crate) fn is_of(&self, reference: &OwnerReference) -> bool {
         let group =
             |api_version: &str| api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
@@ -24,7 +24,7 @@ impl OwnerKind {
     }
 }
 
-/// An object that has pods or other objects of its own.
+/// An object that owns pods or other objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner<'a> {
     pub(crate) key: &'a ObjectKey,
@@ -33,12 +33,12 @@ pub(crate) struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// What events about it point to.
+    /// Reference for events about it.
     pub(crate) fn reference(&self) -> Reference {
         Reference::to(self.kind.api_version, self.kind.kind, self.metadata)
     }
 
-    /// What stands in the metadata of its objects.
+    /// Owner reference for its objects.
     pub(crate) fn owner_reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: self.kind.api_version.into(),
@@ -50,44 +50,45 @@ impl Owner<'_> {
         }
     }
 
-    /// Whether it lives, by the server's word: what is known may be old, and what an owner that is gone makes or
-    /// takes on is collected.
-    pub(crate) async fn is_still_there(&self, owners: &Objects) -> kube::Result<bool> {
+    /// True if the owner exists on the server and is not terminating. The cache may be stale, and objects that a
+    /// deleted owner creates or adopts are garbage collected.
+    pub(crate) async fn exists_on_server(&self, owners: &Objects) -> kube::Result<bool> {
         let fresh: Option<PartialObject> = owners.get(self.key).await?;
         let same = |fresh: &PartialObject| fresh.metadata.uid() == self.metadata.uid();
         Ok(fresh.is_some_and(|fresh| same(&fresh) && !fresh.metadata.is_terminating()))
     }
 
-    /// Makes sure that it lives. Whoever looks after one that does not waits until it knows, before it decides again.
-    pub(crate) async fn confirm<E: From<kube::Error> + From<Behind>>(
+    /// Makes sure that the owner exists. If not, returns an error and delays the next reconcile until the informer
+    /// has seen that.
+    pub(crate) async fn ensure_exists<E: From<kube::Error> + From<StaleCache>>(
         &self,
         owners: &Objects,
-        writes: &OwnWrites,
+        writes: &ReadYourWrites,
     ) -> Result<(), E> {
-        if self.is_still_there(owners).await? {
+        if self.exists_on_server(owners).await? {
             return Ok(());
         }
         writes.note_outdated(self.key, self.metadata.resource_version());
-        Err(Behind.into())
+        Err(StaleCache.into())
     }
 
-    /// Takes note of what became of a change of itself, which was known at `version`: what was written is waited for,
-    /// and so is whatever made it old.
-    pub(crate) fn note(&self, writes: &OwnWrites, version: &str, written: &kube::Result<Written>) {
+    /// Notes the result of a write to the owner itself, whose cached version was `version`: the next reconcile waits
+    /// for the write, or for the change that made the version outdated.
+    pub(crate) fn note(&self, writes: &ReadYourWrites, version: &str, written: &kube::Result<Written>) {
         match written {
             Ok(written) => writes.note(self.key, &written.metadata.resource_version),
-            Err(error) if refusal::is_outdated(error) => writes.note_outdated(self.key, version),
+            Err(error) if api_error::is_outdated(error) => writes.note_outdated(self.key, version),
             Err(_) => {}
         }
     }
 
-    /// The key of one of its objects.
-    pub(crate) fn beside(&self, name: &str) -> ObjectKey {
+    /// Key of one of its objects, in the same namespace.
+    pub(crate) fn namespaced_key(&self, name: &str) -> ObjectKey {
         ObjectKey::namespaced(self.key.cluster().clone(), self.key.namespace(), name)
     }
 }
 
-/// A pod of a template, with a name for the server to make. Who wants it otherwise changes what comes back.
+/// A pod of a template, with a generated name. Callers may modify it.
 pub(crate) fn pod_from_template(owner: &Owner<'_>, template: &PodTemplate) -> Value {
     let mut template = template.to_value();
     let mut metadata = Map::new();
@@ -103,7 +104,7 @@ pub(crate) fn pod_from_template(owner: &Owner<'_>, template: &PodTemplate) -> Va
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-/// The name of the owner and a dash, unless that is too long.
+/// The owner's name and a dash, unless that is too long.
 fn name_prefix(owner: &str) -> String {
     let prefix = format!("{owner}-");
     if object_dns_subdomain(&prefix, true).is_empty() { prefix } else { owner.to_owned() }
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_what_the_template_says_and_knows_its_owner() {
+    fn pod_has_template_fields_and_owner_reference() {
         let metadata: ObjectMetadata =
             serde_json::from_value(json!({"name": "r", "namespace": "n", "uid": "u"})).unwrap();
         let key = ObjectKey::namespaced(ClusterId::default(), "n", "r");
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart_by_their_group() {
+    fn owner_kinds_are_distinguished_by_group() {
         let kind = OwnerKind { api_version: "apps/v1", kind: "ReplicaSet" };
         let reference = |api_version: &str, kind: &str| OwnerReference {
             api_version: api_version.into(),

@@ -1,4 +1,4 @@
-//! Which pods to delete first when there are too many.
+//! Order in which surplus pods are deleted.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -8,21 +8,21 @@ use coracle_base::Timestamp;
 
 use crate::view::{Phase, Pod};
 
-/// Says how dear a pod is among its equals; those of lower cost go first.
+/// Annotation with the cost of deleting a pod; among otherwise equal pods lower costs are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// What decides which of two pods goes first, the weightiest first: a smaller one goes first.
+/// Sort key of the deletion order, most significant field first: lower ranks are deleted first.
 ///
-/// Times count by their order of magnitude only, and equals are told apart by their identity, so that the
-/// youngest of a generation are not always the victims. Upstream compares identities before restarts if only
-/// the exact times differ, which is no order: three pods can go round in a circle.
+/// Times count by their order of magnitude only, and ties are broken by uid, so that the youngest pods of a
+/// generation are not always deleted. Kubernetes compares uids before restarts if only the exact times differ, which
+/// is not a consistent order: three pods can form a cycle.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'a> {
     is_assigned: bool,
     phase: u8,
     is_ready: bool,
     deletion_cost: i32,
-    /// How many pods of the same kin are on the same node.
+    /// Number of related pods on the same node.
     colocated: Reverse<usize>,
     ready_for: Option<i64>,
     restarts: Reverse<(i32, i32)>,
@@ -30,8 +30,7 @@ struct Rank<'a> {
     uid: &'a str,
 }
 
-/// Puts those pods first that should be deleted first. `related` are all pods of the same kin, which are
-/// better spread over nodes than together.
+/// Sorts pods in the order of deletion. `related` are all pods that should be spread over nodes.
 pub(crate) fn deletion_order(pods: &mut [Arc<Pod>], related: &[Arc<Pod>], now: Timestamp) {
     let mut on_node: HashMap<&str, usize> = HashMap::new();
     for pod in related.iter().filter(|pod| pod.is_active()) {
@@ -65,19 +64,19 @@ fn rank(pod: &Pod, colocated: usize, now: Timestamp) -> Rank<'_> {
     }
 }
 
-/// The order of magnitude of the time since then.
+/// Order of magnitude of the time since then.
 fn magnitude(since: Timestamp, now: Timestamp) -> i64 {
     now.since(since).as_nanos().checked_ilog2().map_or(-1, i64::from)
 }
 
-/// What is no plain number counts as nothing.
+/// An invalid number counts as zero.
 fn deletion_cost(pod: &Pod) -> i32 {
     let Some(text) = pod.metadata.annotations.get(DELETION_COST) else { return 0 };
     let is_plain = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| is_plain).unwrap_or_default()
 }
 
-/// The most restarts of a container, and of an init container that goes on running.
+/// Maximum restarts of a container, and of a sidecar.
 fn restarts(pod: &Pod) -> (i32, i32) {
     let of_containers = pod.status.container_statuses.iter().map(|status| status.restart_count).max();
     let is_sidecar = |name: &str| {
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_useful_go_first() {
+    fn deletion_order_ranks_least_useful_pods_first() {
         let ready = || json!({"ready_s": 10_000});
         let cases = [
             (json!({"node": "", "ready_s": 1}), ready(), "not on a node"),
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_the_same_magnitude_are_equal_and_init_containers_do_not_matter() {
+    fn equal_magnitudes_are_equal_and_init_containers_do_not_count() {
         let pods =
             [json!({"ready_s": 9_000}), json!({"ready_s": 9_999}), json!({"ready_s": 9_500, "init": 7})];
         let names = ["b", "c", "a"];
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_spread_over_nodes() {
+    fn deletion_order_spreads_pods_over_nodes() {
         let on = |name: &str, node: &str| pod(name, json!({"node": node, "ready_s": 10_000}));
         let mut pods = [on("a", "n1"), on("b", "n2"), on("c", "n2")];
         let related = [pods.to_vec(), vec![on("d", "n1"), on("e", "n1")]].concat();

@@ -1,4 +1,4 @@
-//! Finding the objects of an owner, and the owners of an object that changed.
+//! Maps owners to their objects, and changed objects to their owners.
 
 use std::sync::Arc;
 
@@ -7,56 +7,56 @@ use coracle_runtime::informer::{ObjectMetadata, Store};
 use coracle_runtime::{Change, ClusterId, ObjectKey};
 
 use super::owner::OwnerKind;
-use crate::view::Described;
+use crate::view::ObjectView;
 
-/// The index of [`by_controller`].
+/// Name of the index by [`by_controller`].
 const BY_CONTROLLER: &str = "controller";
 
-/// What stands before the namespace of those that belong to nobody. No identity begins with it.
+/// Prefix for the namespace of orphans. No uid begins with it.
 const ORPHANS: &str = "/";
 
-/// Objects by the identity of the owner that manages them; those of nobody by their namespace.
-fn by_controller<V: Described>(object: &V) -> Vec<String> {
+/// Index values: the uid of the controlling owner, or the namespace of an orphan.
+fn by_controller<V: ObjectView>(object: &V) -> Vec<String> {
     let metadata = object.object_metadata();
-    let nobody = || format!("{ORPHANS}{}", metadata.namespace());
-    vec![metadata.controller().map_or_else(nobody, |owner| owner.uid.to_string())]
+    let orphan = || format!("{ORPHANS}{}", metadata.namespace());
+    vec![metadata.controller().map_or_else(orphan, |owner| owner.uid.to_string())]
 }
 
-/// Makes objects findable by their owner.
-pub(crate) fn index_by_controller<V: Described>(store: &Store<V>) {
+/// Adds the index by owner.
+pub(crate) fn index_by_controller<V: ObjectView>(store: &Store<V>) {
     store.add_index(BY_CONTROLLER, by_controller);
 }
 
-/// The objects that the owner of this identity manages.
-pub(crate) fn controlled_by<V: Described>(store: &Store<V>, cluster: &ClusterId, uid: &str) -> Vec<Arc<V>> {
+/// Objects that the owner with this uid controls.
+pub(crate) fn controlled_by<V: ObjectView>(store: &Store<V>, cluster: &ClusterId, uid: &str) -> Vec<Arc<V>> {
     store.by_index(BY_CONTROLLER, cluster, uid)
 }
 
-/// The objects in the namespace of a key that nobody manages.
-pub(crate) fn orphans_beside<V: Described>(store: &Store<V>, key: &ObjectKey) -> Vec<Arc<V>> {
+/// Orphans in the namespace of a key.
+pub(crate) fn orphans_in_namespace<V: ObjectView>(store: &Store<V>, key: &ObjectKey) -> Vec<Arc<V>> {
     store.by_index(BY_CONTROLLER, key.cluster(), &format!("{ORPHANS}{}", key.namespace()))
 }
 
-/// The owners to look at after a change of an object: those that manage it or did, and, if it belongs to
-/// nobody, those that may take it on.
-pub(crate) fn owners_concerned<V: Described, O: Described>(
+/// Owners to reconcile after a change of an object: those that control it or did, and, if it is an orphan, those that
+/// may adopt it.
+pub(crate) fn owners_to_enqueue<V: ObjectView, O: ObjectView>(
     change: &Change<V>,
     kind: OwnerKind,
     owners: &Store<O>,
     selector: impl Fn(&O) -> &Selector,
 ) -> Vec<ObjectKey> {
     let beside = || owners.in_namespace(change.key.cluster(), change.key.namespace());
-    concerned(change, kind, beside, selector)
+    enqueue_owners(change, kind, beside, selector)
 }
 
-fn concerned<V: Described, O: Described>(
+fn enqueue_owners<V: ObjectView, O: ObjectView>(
     change: &Change<V>,
     kind: OwnerKind,
     beside: impl FnOnce() -> Vec<Arc<O>>,
     selector: impl Fn(&O) -> &Selector,
 ) -> Vec<ObjectKey> {
-    let old = change.old.as_deref().map(Described::object_metadata);
-    let new = change.new.as_deref().map(Described::object_metadata);
+    let old = change.old.as_deref().map(ObjectView::object_metadata);
+    let new = change.new.as_deref().map(ObjectView::object_metadata);
     let mut keys = Vec::new();
     for side in [new, old].into_iter().flatten() {
         if let Some(owner) = side.controller().filter(|owner| kind.is_of(owner)) {
@@ -78,7 +78,7 @@ fn concerned<V: Described, O: Described>(
     keys
 }
 
-/// Whether somebody may want what belongs to nobody and did not before.
+/// True for an orphan that was none before, or whose labels have changed.
 fn may_be_adopted(old: Option<&ObjectMetadata>, new: &ObjectMetadata) -> bool {
     let changed = |old: &ObjectMetadata| old.labels != new.labels || old.controller() != new.controller();
     new.controller().is_none() && !new.is_terminating() && old.is_none_or(changed)
@@ -109,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn a_change_concerns_owners_and_those_that_may_become_one() {
+    fn change_enqueues_owners_and_possible_adopters() {
         let sets = || vec![set("x1", "x"), set("x2", "x"), set("y", "y")];
         let names = |old: Option<Arc<Pod>>, new: Option<Arc<Pod>>| {
             let change = Change { key: ObjectKey::namespaced(ClusterId::default(), "n", "p"), old, new };
-            let keys = concerned(&change, KIND, sets, ReplicaSet::selector);
+            let keys = enqueue_owners(&change, KIND, sets, ReplicaSet::selector);
             keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(names(None, pod("x", "r")), ["r"]);
@@ -121,14 +121,14 @@ mod tests {
         assert_eq!(names(pod("x", "r"), pod("x", "r")), ["r"]);
         assert_eq!(names(pod("x", "r"), pod("x", "s")), ["s", "r"]);
         assert_eq!(names(None, pod("x", "")), ["x1", "x2"]);
-        assert_eq!(names(pod("x", ""), pod("x", "")), [""; 0], "nothing that matters to them");
+        assert_eq!(names(pod("x", ""), pod("x", "")), [""; 0], "no relevant change");
         assert_eq!(names(pod("x", ""), pod("y", "")), ["y"]);
         assert_eq!(names(pod("x", "r"), pod("x", "")), ["r", "x1", "x2"]);
-        assert_eq!(names(pod("x", ""), None), [""; 0], "nobody misses it");
+        assert_eq!(names(pod("x", ""), None), [""; 0], "no owner is affected");
     }
 
     #[test]
-    fn objects_are_found_by_their_owner() {
+    fn objects_are_indexed_by_owner() {
         assert_eq!(by_controller(&*pod("x", "r").unwrap()), ["r"]);
         assert_eq!(by_controller(&*pod("x", "").unwrap()), ["/n"]);
     }

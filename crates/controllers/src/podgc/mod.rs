@@ -1,7 +1,7 @@
-//! Pods that nobody will end any more are ended: those of nodes that are gone or out of service, those that
-//! were deleted before they came to a node, and those at their end that are far too many.
+//! Pod garbage collector: deletes pods that no kubelet will delete: those of deleted nodes or nodes out of service,
+//! unscheduled ones that are terminating, and finished ones beyond a limit.
 //!
-//! Upstream looks at all pods every 20 seconds; here a change of a pod or a node says what to look at.
+//! Kubernetes checks all pods every 20 seconds; here changes of pods and nodes trigger the checks.
 
 mod node;
 mod terminated;
@@ -14,53 +14,53 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 use crate::view::{Condition, Pod, nodes, pods_by_node, rfc3339};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "pod-garbage-collector-controller", register };
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let (pods, nodes) = (pods_by_node(manager), nodes(manager));
-    let ending = Ending {
+    let deletion = PodDeletion {
         objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
         clock: settings.clock.clone(),
         deleted: manager.metrics().counters(
             "pod_gc_collector_force_delete_pods_total",
-            "Pods that were ended.",
+            "Force deleted pods.",
             ["namespace", "reason"],
         ),
         failed: manager.metrics().counters(
             "pod_gc_collector_force_delete_pod_errors_total",
-            "Attempts to end pods that failed.",
+            "Failures to force delete pods.",
             ["namespace", "reason"],
         ),
     };
-    node::register(manager, &pods, &nodes, &ending);
-    terminated::register(manager, &pods, &ending);
-    unscheduled::register(manager, &pods, &ending);
+    node::register(manager, &pods, &nodes, &deletion);
+    terminated::register(manager, &pods, &deletion);
+    unscheduled::register(manager, &pods, &deletion);
 }
 
-/// Ends pods.
+/// Force deletes pods.
 #[derive(Clone)]
-struct Ending {
+struct PodDeletion {
     objects: Objects,
     clock: Clock,
     deleted: Counters<2>,
     failed: Counters<2>,
 }
 
-impl Ending {
-    /// Ends a pod, and counts that.
+impl PodDeletion {
+    /// Force deletes a pod, and counts the result.
     async fn end(&self, key: &ObjectKey, pod: &Pod, cause: &Cause) -> kube::Result<()> {
-        let done = self.fail_and_delete(key, pod, cause.disruption.as_ref()).await;
+        let done = self.fail_and_force_delete(key, pod, cause.disruption.as_ref()).await;
         let counters = if done.is_ok() { &self.deleted } else { &self.failed };
         counters.with([key.namespace(), cause.label]).inc();
         done
     }
 
-    /// Says that a pod has failed, if it has not come to its end, because nobody else will; then deletes it
-    /// at once. `disruption` is why, if that is to be told.
-    async fn fail_and_delete(
+    /// Sets the phase of an unfinished pod to Failed, because no kubelet will, then deletes it without grace period.
+    /// `disruption` is the reason for its condition, if it gets one.
+    async fn fail_and_force_delete(
         &self,
         key: &ObjectKey,
         pod: &Pod,
@@ -70,30 +70,30 @@ impl Ending {
             let patch = Patch::Strategic(failed(pod, disruption, self.clock.now()));
             let params = PatchParams::default();
             match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
-                Err(error) if refusal::is_missing(&error) => return Ok(()),
+                Err(error) if api_error::is_missing(&error) => return Ok(()),
                 done => drop(done?),
             }
         }
         let exactly = Preconditions { uid: Some(pod.metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default().grace_period(0) };
         match self.objects.delete(key, &params).await {
-            // Another one has its name by now.
-            Err(error) if refusal::is_conflict(&error) => Ok(()),
+            // Another pod has its name now.
+            Err(error) if api_error::is_conflict(&error) => Ok(()),
             done => done,
         }
     }
 }
 
-/// Why a pod is ended.
+/// Why a pod is deleted.
 #[derive(Debug)]
 struct Cause {
-    /// As metrics call it.
+    /// Value of the `reason` label.
     label: &'static str,
-    /// What the pod is told of it.
+    /// Condition of the pod.
     disruption: Option<Disruption>,
 }
 
-/// Why a pod is disrupted.
+/// Reason and message of the DisruptionTarget condition.
 #[derive(Debug)]
 struct Disruption {
     reason: &'static str,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_is_ended_has_failed() {
+    fn force_deleted_pod_has_failed() {
         let metadata = json!({"uid": "u", "generation": 2});
         let pod = |conditions: Value| -> Pod {
             serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": conditions}}))

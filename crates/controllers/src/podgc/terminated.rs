@@ -1,4 +1,4 @@
-//! Pods at their end are kept for people to look at, but not without limit.
+//! Limits the number of finished pods, which are kept for inspection.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use coracle_runtime::{Action, Change, ClusterId, Controller, Informer, Manager, 
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 
-use super::{Cause, Ending};
+use super::{Cause, PodDeletion};
 use crate::pod_control::MAX_IN_FLIGHT;
 use crate::view::{Phase, Pod};
 
-/// The name in logs.
+/// Name of the controller in logs.
 const NAME: &str = "pod-garbage-collector-terminated";
 
-/// How many are kept in a cluster, as upstream's `--terminated-pod-gc-threshold`.
+/// Number of finished pods kept per cluster: the default of `--terminated-pod-gc-threshold`.
 const MAX_TERMINATED: usize = 12_500;
 
 const TOO_MANY: Cause = Cause { label: "terminated", disruption: None };
 
-/// All pods at their end are under one value.
+/// Index of all finished pods, under one value.
 const BY_END: &str = "terminated";
 
-/// All of a cluster are looked at together, under this name.
+/// Name of the key that stands for all pods of a cluster.
 const ALL: &str = "all";
 
-pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, ending: &Ending) {
+pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, deletion: &PodDeletion) {
     pods.store().add_index(BY_END, |pod| pod.is_finished().then(|| ALL.to_owned()).into_iter().collect());
-    let reconcile = Terminated { pods: pods.clone(), ending: ending.clone() };
+    let reconcile = Terminated { pods: pods.clone(), deletion: deletion.clone() };
     let known = pods.clone();
     let controller = Controller::new(NAME, reconcile).watches(pods, move |change| too_many(change, &known));
     manager.add(controller);
 }
 
-/// The cluster, if one pod more makes too many.
+/// The cluster's key, if one more finished pod exceeds the limit.
 fn too_many(change: &Change<Pod>, pods: &Informer<Pod>) -> Option<ObjectKey> {
     let cluster = change.key.cluster();
     let ended = change.new.as_ref().is_some_and(|pod| pod.is_finished());
@@ -40,7 +40,7 @@ fn too_many(change: &Change<Pod>, pods: &Informer<Pod>) -> Option<ObjectKey> {
         .then(|| ObjectKey::cluster_wide(cluster.clone(), ALL))
 }
 
-/// Those that are too many: first those that were evicted, whose owners have made others, then the oldest.
+/// Pods beyond the limit: evicted ones first, whose owners have replaced them, then the oldest.
 fn plan(mut pods: Vec<Arc<Pod>>, limit: usize) -> Vec<Arc<Pod>> {
     let is_evicted = |pod: &Pod| pod.status.phase == Phase::Failed && &*pod.status.reason == "Evicted";
     pods.retain(|pod| pod.is_finished());
@@ -57,13 +57,13 @@ fn plan(mut pods: Vec<Arc<Pod>>, limit: usize) -> Vec<Arc<Pod>> {
 
 struct Terminated {
     pods: Informer<Pod>,
-    ending: Ending,
+    deletion: PodDeletion,
 }
 
 impl Terminated {
     async fn end(&self, cluster: &ClusterId, pod: &Pod) -> kube::Result<()> {
         let key = ObjectKey::namespaced(cluster.clone(), pod.metadata.namespace(), pod.metadata.name());
-        self.ending.end(&key, pod, &TOO_MANY).await
+        self.deletion.end(&key, pod, &TOO_MANY).await
     }
 }
 
@@ -72,10 +72,10 @@ impl Reconcile for Terminated {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         let pods = self.pods.store().by_index(BY_END, key.cluster(), ALL);
-        let ends = plan(pods, MAX_TERMINATED)
+        let deletions = plan(pods, MAX_TERMINATED)
             .into_iter()
             .map(|pod| async move { self.end(key.cluster(), &pod).await });
-        let done: Vec<_> = iter(ends).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        let done: Vec<_> = iter(deletions).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         done.into_iter().collect::<Result<(), _>>().map(|()| Action::AwaitChange)
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_evicted_and_the_oldest_go() {
+    fn evicted_and_oldest_pods_are_deleted() {
         let pod = |name: &str, phase: &str, reason: &str, second: u32| -> Arc<Pod> {
             let created = format!("2026-01-01T00:00:{second:02}Z");
             let metadata = json!({"name": name, "creationTimestamp": created});

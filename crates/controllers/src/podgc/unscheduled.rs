@@ -1,17 +1,17 @@
-//! Pods that were deleted before they came to a node: no kubelet will ever end them.
+//! Deletes terminating pods that were never scheduled: no kubelet would ever delete them.
 
 use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Reconcile};
 
-use super::{Cause, Ending};
+use super::{Cause, PodDeletion};
 use crate::view::Pod;
 
-/// The name in logs.
+/// Name of the controller in logs.
 const NAME: &str = "pod-garbage-collector-unscheduled";
 
 const WITHOUT_NODE: Cause = Cause { label: "unscheduled", disruption: None };
 
-pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, ending: &Ending) {
-    let reconcile = Unscheduled { pods: pods.clone(), ending: ending.clone() };
+pub(super) fn register(manager: &mut Manager, pods: &Informer<Pod>, deletion: &PodDeletion) {
+    let reconcile = Unscheduled { pods: pods.clone(), deletion: deletion.clone() };
     let controller = Controller::new(NAME, reconcile).watches(pods, |change| {
         change.new.as_deref().filter(|pod| is_stuck(pod)).map(|_| change.key.clone())
     });
@@ -24,7 +24,7 @@ fn is_stuck(pod: &Pod) -> bool {
 
 struct Unscheduled {
     pods: Informer<Pod>,
-    ending: Ending,
+    deletion: PodDeletion,
 }
 
 impl Reconcile for Unscheduled {
@@ -32,7 +32,7 @@ impl Reconcile for Unscheduled {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(pod) = self.pods.store().get(key).filter(|pod| is_stuck(pod)) {
-            self.ending.end(key, &pod, &WITHOUT_NODE).await?;
+            self.deletion.end(key, &pod, &WITHOUT_NODE).await?;
         }
         Ok(Action::AwaitChange)
     }

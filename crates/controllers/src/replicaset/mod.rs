@@ -1,6 +1,6 @@
-//! Replica sets and replication controllers: a number of equal pods, kept at that number.
+//! ReplicaSets and ReplicationControllers: keep a number of equal pods running.
 //!
-//! Both kinds are the same to this controller; what differs is in [`Kind`].
+//! Both kinds share this controller; [`Kind`] holds the differences.
 
 mod plan;
 mod status;
@@ -12,23 +12,22 @@ use std::sync::Arc;
 use coracle_base::Clock;
 use coracle_base::metrics::{Buckets, Histogram};
 use coracle_runtime::{
-    Action, Behind, Change, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile,
+    Action, Change, Controller, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile, StaleCache,
 };
 use kube::api::{Patch, PatchParams};
 
 use crate::pod_control::{
     ClaimError, Owner, OwnerKind, PodControl, StaleSyncs, controlled_by, index_by_controller,
-    owners_concerned, pod_from_template,
+    owners_to_enqueue, pod_from_template,
 };
 use crate::view::{
     Pod, PodSelector, ReplicaSet, Replicated, ReplicationController, replica_sets, replication_controllers,
 };
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use plan::{Plan, age_ratios, plan};
 use status::Failure;
 
-/// Sets that are worked on at a time: as upstream's `--concurrent-replicaset-syncs` and
-/// `--concurrent-rc-syncs`.
+/// Concurrent reconciles: the defaults of `--concurrent-replicaset-syncs` and `--concurrent-rc-syncs`.
 const WORKERS: usize = 5;
 
 pub(crate) const REPLICA_SET: Registration =
@@ -37,15 +36,15 @@ pub(crate) const REPLICA_SET: Registration =
 pub(crate) const REPLICATION_CONTROLLER: Registration =
     Registration { name: "replicationcontroller-controller", register: register_replication_controllers };
 
-/// What distinguishes the two kinds.
+/// Differences between the two kinds.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     owner: OwnerKind,
-    /// What upstream calls its queue.
+    /// Name of the queue in metrics.
     queue: &'static str,
     group: &'static str,
     resource: &'static str,
-    /// Whether its status counts pods that are being deleted.
+    /// True if the status counts terminating pods.
     counts_terminating: bool,
 }
 
@@ -84,24 +83,24 @@ fn add<S: PodSelector>(manager: &mut Manager, name: &'static str, reconcile: Rep
         .queue_name(kind.queue)
         .watches(&sets, |change| [change.key.clone()])
         .watches(&pods, move |change: &Change<Pod>| {
-            let concerned = || owners_concerned(change, kind.owner, &known, Replicated::selector);
-            if matters(change) { concerned() } else { Vec::new() }
+            let owners = || owners_to_enqueue(change, kind.owner, &known, Replicated::selector);
+            if is_relevant(change) { owners() } else { Vec::new() }
         })
         .workers(WORKERS);
     manager.add(controller);
 }
 
-/// Whether a set may have something to do or to say because of a change. A set of a thousand pods that looked
-/// at all of them whenever one gets a node or an address would look at a million.
-fn matters(change: &Change<Pod>) -> bool {
+/// True if a change may affect a set. A set of a thousand pods that checked all of them whenever one gets a node or
+/// an address would check a million.
+fn is_relevant(change: &Change<Pod>) -> bool {
     match (&change.old, &change.new) {
-        (Some(old), Some(new)) => what_counts(old) != what_counts(new),
+        (Some(old), Some(new)) => relevant_fields(old) != relevant_fields(new),
         _ => true,
     }
 }
 
-/// All that is looked at of a pod, but for what decides which one to delete.
-fn what_counts(pod: &Pod) -> impl PartialEq + '_ {
+/// All fields of a pod that matter, except those that determine the deletion order.
+fn relevant_fields(pod: &Pod) -> impl PartialEq + '_ {
     let ready = pod.condition("Ready").filter(|ready| ready.is_true());
     let metadata = &pod.metadata;
     let is_over = (pod.is_finished(), metadata.is_terminating());
@@ -109,11 +108,11 @@ fn what_counts(pod: &Pod) -> impl PartialEq + '_ {
     (metadata.uid(), is_over, ready_since, &metadata.labels, metadata.controller())
 }
 
-/// Why a set could not be brought to its number.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error(transparent)]
     Claim(#[from] ClaimError),
     #[error("cannot make or delete pods")]
@@ -127,11 +126,11 @@ struct Replicas<S> {
     control: PodControl,
     sets: Informer<Replicated<S>>,
     objects: Objects,
-    /// What was written to the sets themselves.
-    writes: OwnWrites,
+    /// Writes to the sets themselves.
+    writes: ReadYourWrites,
     clock: Clock,
     stale: StaleSyncs,
-    /// How much older those were that went than the youngest one.
+    /// Age of deleted pods relative to the youngest.
     age_ratio: Arc<Histogram>,
 }
 
@@ -158,12 +157,12 @@ impl<S: PodSelector> Reconcile for Replicas<S> {
         self.write_status(&owner, &set, &status).await?;
         match outcome {
             Err((_, error)) => Err(Error::Pods(error)),
-            Ok(()) => Ok(status::next_look(&active, set.spec.min_ready_seconds, now)),
+            Ok(()) => Ok(status::next_availability(&active, set.spec.min_ready_seconds, now)),
         }
     }
 }
 
-/// Whether a pod is on its way out, but not there yet.
+/// True if a pod is terminating and not finished.
 fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.is_terminating() && !pod.is_finished()
 }
@@ -178,18 +177,18 @@ impl<S: PodSelector> Replicas<S> {
         objects: Objects,
     ) -> Self {
         let metrics = manager.metrics();
-        // Upstream counts both kinds under these names.
+        // Kubernetes counts both kinds under these names.
         let stale = StaleSyncs::new(metrics, "replicaset_controller_stale_sync_skips_total");
         let age_ratio = metrics.histogram(
             "replicaset_controller_sorting_deletion_age_ratio",
-            "How many times older than the youngest ready pod those ready ones were that were deleted.",
+            "Age of deleted ready pods relative to the youngest ready pod.",
             Buckets::exponential(0.25, 2.0, 6),
         );
-        let (writes, clock) = (OwnWrites::default(), settings.clock.clone());
+        let (writes, clock) = (ReadYourWrites::default(), settings.clock.clone());
         Self { kind, control, sets, objects, writes, clock, stale, age_ratio }
     }
 
-    /// Makes or deletes pods.
+    /// Creates or deletes pods.
     async fn scale(
         &self,
         owner: &Owner<'_>,
@@ -217,7 +216,7 @@ impl<S: PodSelector> Replicas<S> {
         }
     }
 
-    /// All pods of the sets that have the same owner as this one.
+    /// Pods of all sets with the same owner as this one.
     fn related(&self, owner: &Owner<'_>, set: &Replicated<S>) -> Vec<Arc<Pod>> {
         let cluster = owner.key.cluster();
         let Some(parent) = set.metadata.controller() else { return Vec::new() };
@@ -226,7 +225,7 @@ impl<S: PodSelector> Replicas<S> {
         siblings.iter().flat_map(|set| controlled_by(pods, cluster, set.metadata.uid())).collect()
     }
 
-    /// Writes the status if it is not the one that is known. If the set has changed, that brings it back.
+    /// Writes the status if it has changed. If the set has changed in the meantime, its event enqueues it again.
     async fn write_status(
         &self,
         owner: &Owner<'_>,
@@ -240,6 +239,6 @@ impl<S: PodSelector> Replicas<S> {
         let written =
             self.objects.patch_subresource(owner.key, "status", &PatchParams::default(), &patch).await;
         owner.note(&self.writes, set.metadata.resource_version(), &written);
-        refusal::unless_outdated(written).map_err(Error::Status)
+        api_error::ignore_outdated(written).map_err(Error::Status)
     }
 }

@@ -1,4 +1,4 @@
-//! How many pods to make, or which ones to delete.
+//! Number of pods to create, or the pods to delete. Pure.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use coracle_base::Timestamp;
 use crate::pod_control::deletion_order;
 use crate::view::Pod;
 
-/// The most pods that one look at a set makes or deletes: upstream's `BurstReplicas`. The rest follows when
-/// these are seen.
+/// Maximum number of pods created or deleted per sync: Kubernetes' `BurstReplicas`. The rest follows when the
+/// informer has seen these.
 pub(super) const BURST_REPLICAS: usize = 500;
 
-/// What a set lacks.
+/// Next step for a set.
 #[derive(Debug)]
 pub(super) enum Plan {
     Nothing,
@@ -19,8 +19,8 @@ pub(super) enum Plan {
     Delete(Vec<Arc<Pod>>),
 }
 
-/// Compares what is wanted with what there is. `related` are the pods of sets of the same owner, asked for
-/// only if it matters which pods go.
+/// Compares desired and actual replicas. `related` returns the pods of sets with the same owner, and is called only
+/// if pods must be chosen.
 pub(super) fn plan(
     replicas: i32,
     active: &[Arc<Pod>],
@@ -28,27 +28,27 @@ pub(super) fn plan(
     now: Timestamp,
 ) -> Plan {
     let wanted = usize::try_from(replicas).unwrap_or_default();
-    let (missing, superfluous) = (wanted.saturating_sub(active.len()), active.len().saturating_sub(wanted));
+    let (missing, surplus) = (wanted.saturating_sub(active.len()), active.len().saturating_sub(wanted));
     if missing > 0 {
         return Plan::Create(missing.min(BURST_REPLICAS));
     }
-    if superfluous == 0 {
+    if surplus == 0 {
         return Plan::Nothing;
     }
-    let superfluous = superfluous.min(BURST_REPLICAS);
+    let surplus = surplus.min(BURST_REPLICAS);
     let mut pods = active.to_vec();
-    if superfluous < pods.len() {
+    if surplus < pods.len() {
         deletion_order(&mut pods, &related(), now);
-        pods.truncate(superfluous);
+        pods.truncate(surplus);
     }
     Plan::Delete(pods)
 }
 
-/// How many times older each of the ready pods that go is than the youngest ready one, in whole numbers as
-/// upstream has it. Where all go, nothing was chosen.
-pub(super) fn age_ratios(active: &[Arc<Pod>], going: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
+/// Age of each deleted ready pod relative to the youngest ready one, in whole numbers as in Kubernetes. Empty if all
+/// pods are deleted, because none was chosen.
+pub(super) fn age_ratios(active: &[Arc<Pod>], deleted: &[Arc<Pod>], now: Timestamp) -> Vec<f64> {
     let age = |pod: &Arc<Pod>| now.since(pod.metadata.creation_timestamp).as_millis().max(1);
     let youngest = active.iter().filter(|pod| pod.is_ready()).map(age).min();
-    let Some(youngest) = youngest.filter(|_| going.len() < active.len()) else { return Vec::new() };
-    going.iter().filter(|pod| pod.is_ready()).map(|pod| (age(pod) / youngest) as f64).collect()
+    let Some(youngest) = youngest.filter(|_| deleted.len() < active.len()) else { return Vec::new() };
+    deleted.iter().filter(|pod| pod.is_ready()).map(|pod| (age(pod) / youngest) as f64).collect()
 }

@@ -1,4 +1,4 @@
-//! What a set says of its pods.
+//! Status of a set.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use coracle_meta::selector::labels::Selector;
 use coracle_runtime::Action;
 use serde_json::{Value, json};
 
-use crate::refusal;
+use crate::api_error;
 use crate::view::{Condition, Pod, PodSelector, Replicated, ReplicatedStatus, condition, next_available};
 
-/// The condition that says that pods cannot be made or deleted.
+/// Condition for failures to create or delete pods.
 pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Why the number of pods is not what it should be.
+/// Why pods could not be created or deleted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     reason: &'static str,
@@ -22,18 +22,18 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn create(error: &kube::Error) -> Self {
-        Self { reason: "FailedCreate", message: refusal::message(error) }
+        Self { reason: "FailedCreate", message: api_error::message(error) }
     }
 
     pub(super) fn delete(error: &kube::Error) -> Self {
         Self {
             reason: "FailedDelete",
-            message: format!("unable to delete pods: {}", refusal::message(error)),
+            message: format!("unable to delete pods: {}", api_error::message(error)),
         }
     }
 }
 
-/// The status of a set that has these pods.
+/// Computes the status from the pods.
 pub(super) fn status<S: PodSelector>(
     set: &Replicated<S>,
     active: &[Arc<Pod>],
@@ -58,7 +58,7 @@ fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// A failure is told once and stays as it was first told, until there is none any more.
+/// A failure is reported once and kept unchanged until it is resolved.
 fn conditions(known: &[Condition], failure: Option<&Failure>, now: Timestamp) -> Box<[Condition]> {
     let Some(failure) = failure else {
         return known.iter().filter(|condition| &*condition.r#type != REPLICA_FAILURE).cloned().collect();
@@ -77,8 +77,7 @@ fn conditions(known: &[Condition], failure: Option<&Failure>, now: Timestamp) ->
     known.iter().cloned().chain([new]).collect()
 }
 
-/// What writes a status, if the set is still the one that is known. Numbers that are nothing are left out, as
-/// upstream leaves them out.
+/// A patch of the status that fails if the set has changed. Zeros are omitted, as in Kubernetes.
 pub(super) fn patch<S: PodSelector>(set: &Replicated<S>, status: &ReplicatedStatus) -> Value {
     let some = |number: i32| (number != 0).then_some(number);
     json!({
@@ -95,8 +94,8 @@ pub(super) fn patch<S: PodSelector>(set: &Replicated<S>, status: &ReplicatedStat
     })
 }
 
-/// When the first pod that is ready becomes available.
-pub(super) fn next_look(active: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) -> Action {
+/// Waits until the next ready pod becomes available.
+pub(super) fn next_availability(active: &[Arc<Pod>], min_ready_seconds: i32, now: Timestamp) -> Action {
     let next = active.iter().filter_map(|pod| next_available(pod, min_ready_seconds, now)).min();
     next.map_or(Action::AwaitChange, Action::RequeueAfter)
 }

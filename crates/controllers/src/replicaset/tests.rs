@@ -1,4 +1,4 @@
-//! How many pods a set makes and deletes, and what it says of them.
+//! Pods that a set creates and deletes, and its status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use coracle_runtime::{Action, Change, ClusterId, ObjectKey};
 use kube::core::Status;
 use serde_json::{Value, json};
 
-use super::matters;
+use super::is_relevant;
 use super::plan::{BURST_REPLICAS, Plan, age_ratios, plan};
-use super::status::{Failure, next_look, patch, status};
+use super::status::{Failure, next_availability, patch, status};
 use crate::view::{Phase, Pod, ReplicaSet, rfc3339};
 
 const NOW: Timestamp = Timestamp::from_millis(100_000);
@@ -42,14 +42,14 @@ fn set(status: Value) -> ReplicaSet {
     .unwrap()
 }
 
-fn refusal(message: &str) -> kube::Error {
+fn api_error(message: &str) -> kube::Error {
     let status: Status = serde_json::from_value(json!({"code": 403, "message": message})).unwrap();
     kube::Error::Api(Box::new(status))
 }
 
 #[test]
-fn the_number_of_pods_is_made_right() {
-    // What is wanted and what there is; how many to make and how many to delete.
+fn pods_are_created_or_deleted_to_match_replicas() {
+    // Desired and existing replicas; number to create and to delete.
     let cases = [
         (3, 3, 0, 0),
         (3, 1, 2, 0),
@@ -70,20 +70,20 @@ fn the_number_of_pods_is_made_right() {
 }
 
 #[test]
-fn the_least_useful_pods_go_first() {
+fn least_useful_pods_are_deleted_first() {
     let active = [pod("a", json!({}), Some(50)), pod("b", json!({}), None), pod("c", json!({}), Some(50))];
     let Plan::Delete(gone) = plan(2, &active, Vec::new, NOW) else { panic!("nothing to delete") };
     assert_eq!(gone.iter().map(|pod| pod.metadata.name()).collect::<Vec<_>>(), ["b"]);
 }
 
 #[test]
-fn only_changes_that_count_are_looked_at() {
+fn only_relevant_changes_enqueue_a_set() {
     let plain = pod("p", json!({"app": "x"}), None);
     let changed = |change: fn(&mut Pod)| {
         let mut pod = Pod::clone(&plain);
         change(&mut pod);
         let key = ObjectKey::namespaced(ClusterId::default(), "n", "p");
-        matters(&Change { key, old: Some(Arc::clone(&plain)), new: Some(Arc::new(pod)) })
+        is_relevant(&Change { key, old: Some(Arc::clone(&plain)), new: Some(Arc::new(pod)) })
     };
     assert!(!changed(|pod| pod.spec.node_name = "other".into()));
     assert!(!changed(|pod| pod.status.pod_ip = "10.0.0.1".into()));
@@ -100,22 +100,22 @@ fn only_changes_that_count_are_looked_at() {
 }
 
 #[test]
-fn ages_are_told_of_ready_pods_that_were_chosen() {
+fn age_ratios_cover_chosen_ready_pods() {
     let pod = |made_s: u64, is_ready: bool| {
         let mut pod = Pod::clone(&pod("p", json!({}), is_ready.then_some(95)));
         pod.metadata.creation_timestamp = Timestamp::from_millis(made_s * 1000);
         Arc::new(pod)
     };
-    // Of 90, 50, 10 and 5 seconds; the youngest is not ready.
+    // Created 90, 50, 10 and 5 seconds ago; the youngest is not ready.
     let active = [pod(10, true), pod(50, true), pod(90, true), pod(95, false)];
     assert_eq!(age_ratios(&active, &active[..2], NOW), [9.0, 5.0]);
     assert_eq!(age_ratios(&active, &active[3..], NOW), [] as [f64; 0]);
-    assert_eq!(age_ratios(&active, &active, NOW), [] as [f64; 0], "nothing was chosen");
+    assert_eq!(age_ratios(&active, &active, NOW), [] as [f64; 0], "no pods were chosen");
     assert_eq!(age_ratios(&active[3..], &[], NOW), [] as [f64; 0]);
 }
 
 #[test]
-fn a_status_counts_pods() {
+fn status_counts_pods() {
     let labels = json!({"app": "x", "more": "y"});
     let active =
         [pod("a", labels.clone(), Some(50)), pod("b", labels, Some(95)), pod("c", json!({"app": "x"}), None)];
@@ -129,8 +129,8 @@ fn a_status_counts_pods() {
     ];
     assert_eq!(numbers, [3, 2, 2, 1]);
     assert_eq!((counted.terminating_replicas, counted.observed_generation), (Some(4), 2));
-    assert_eq!(next_look(&active, 10, NOW), Action::RequeueAfter(Duration::from_secs(5)));
-    assert_eq!(next_look(&active, 0, NOW), Action::AwaitChange);
+    assert_eq!(next_availability(&active, 10, NOW), Action::RequeueAfter(Duration::from_secs(5)));
+    assert_eq!(next_availability(&active, 0, NOW), Action::AwaitChange);
 
     let written = patch(&set, &status(&set, &[], Some(0), None, NOW));
     assert_eq!(written["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
@@ -142,21 +142,21 @@ fn a_status_counts_pods() {
 }
 
 #[test]
-fn a_failure_is_told_until_it_is_over() {
+fn failure_condition_is_kept_until_resolved() {
     let other = json!({"type": "Other", "status": "True"});
     let set_with = |conditions: &[Value]| set(json!({"conditions": conditions}));
-    let create = Failure::create(&refusal("exceeded quota"));
-    let told = status(&set_with(std::slice::from_ref(&other)), &[], None, Some(&create), NOW).conditions;
+    let create = Failure::create(&api_error("exceeded quota"));
+    let reported = status(&set_with(std::slice::from_ref(&other)), &[], None, Some(&create), NOW).conditions;
     let failure = json!({
         "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota",
         "lastTransitionTime": "1970-01-01T00:01:40Z",
     });
-    assert_eq!(serde_json::to_value(&told).unwrap(), json!([other, failure]));
+    assert_eq!(serde_json::to_value(&reported).unwrap(), json!([other, failure]));
 
-    let delete = Failure::delete(&refusal("no"));
+    let delete = Failure::delete(&api_error("no"));
     let later = Timestamp::from_millis(200_000);
     let again = status(&set_with(&[other.clone(), failure.clone()]), &[], None, Some(&delete), later);
-    assert_eq!(again.conditions, told, "as it was first told");
+    assert_eq!(again.conditions, reported, "as it was first reported");
     let over = status(&set_with(&[failure, other.clone()]), &[], None, None, later);
     assert_eq!(serde_json::to_value(&over.conditions).unwrap(), json!([other]));
 }

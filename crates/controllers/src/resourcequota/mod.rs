@@ -1,8 +1,8 @@
-//! What a quota limits is counted anew whenever there may be less of it.
+//! Recomputes the usage of quotas when resources may have been released.
 //!
-//! The server charges quotas when objects are made; what is set free, and what was charged for writes that
-//! failed, is for this controller. It counts what is on the server, and writes only onto the version of the
-//! quota that it looked at before: whatever is charged meanwhile makes it count again.
+//! The API server charges quotas when objects are created; this controller accounts for released resources, and for
+//! charges of writes that failed. It counts the objects on the server, and writes with the resource version of the
+//! quota that it read before: a concurrent charge causes a conflict and a retry.
 
 mod plan;
 mod view;
@@ -23,69 +23,69 @@ use kube::api::ListParams;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::inventory::{self, Change as InventoryChange, Count, Inventory, Resource};
+use crate::ownership_graph::{self, Change as GraphChange, Count, OwnershipGraph, Resource};
 use crate::{Registration, Settings};
 use plan::{Usage, plan};
 use view::Quota;
 
-/// How many quotas are counted at a time, as in upstream (`concurrent-resource-quota-syncs`).
+/// Concurrent reconciles: the default of `--concurrent-resource-quota-syncs`.
 const WORKERS: usize = 5;
 
-/// How long after something was made or changed it is counted. What is made is charged by the server; this
-/// finds what was charged while it was counted, and what a change has set free.
-const SETTLE: Duration = Duration::from_secs(1);
+/// Delay between a creation or change and the count. Creations are charged by the server; the count finds charges
+/// during an earlier count, and resources released by a change.
+const COUNT_DELAY: Duration = Duration::from_secs(1);
 
-/// When to count again what was charged at the same moment.
+/// Retry interval after a conflict with a charge.
 const CONFLICT: Duration = Duration::from_millis(20);
 
-/// Objects asked for at a time: they are whole, and only their sum is kept.
+/// Page size of lists: the objects are whole, and only their sum is kept.
 const PAGE: u32 = 500;
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "resourcequota-controller", register };
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let quotas: Informer<Quota> = manager.informer(Selection::of::<ResourceQuota>());
-    let inventory = inventory::shared(manager);
+    let ownership_graph = ownership_graph::shared(manager);
     let reconcile = Counting {
         client: manager.client().clone(),
         quotas: Objects::of::<ResourceQuota>(manager.client()),
-        inventory: Arc::clone(&inventory),
+        ownership_graph: Arc::clone(&ownership_graph),
         clock: settings.clock.clone(),
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("resourcequota_primary")
-        .watches(&quotas, unsettled)
-        .awaits(inventory.ready());
+        .watches(&quotas, needs_count)
+        .starts_after(ownership_graph.ready());
     let (removed, put) = (quotas.clone(), quotas);
-    inventory.tell(controller.queue(), Duration::ZERO, move |change| match change {
-        InventoryChange::Removed { namespace, resource, .. } => limiting(&removed, namespace, resource),
-        InventoryChange::Kinds(cluster) => {
+    ownership_graph.subscribe(controller.queue(), Duration::ZERO, move |change| match change {
+        GraphChange::Removed { namespace, resource, .. } => limiting(&removed, namespace, resource),
+        GraphChange::Kinds(cluster) => {
             let quotas = removed.store().in_cluster(cluster);
             quotas.iter().filter(|quota| quota.counts_objects()).map(|quota| quota.key(cluster)).collect()
         }
-        InventoryChange::Put { .. } => Vec::new(),
+        GraphChange::Put { .. } => Vec::new(),
     });
-    inventory.tell(controller.queue(), SETTLE, move |change| match change {
-        InventoryChange::Put { namespace, resource } => limiting(&put, namespace, resource),
+    ownership_graph.subscribe(controller.queue(), COUNT_DELAY, move |change| match change {
+        GraphChange::Put { namespace, resource } => limiting(&put, namespace, resource),
         _ => Vec::new(),
     });
     manager.add(controller.workers(WORKERS));
 }
 
-/// A quota that is new, says something else, or does not say yet what is used.
-fn unsettled(change: &Change<Quota>) -> Option<ObjectKey> {
+/// A quota that is new, has changed limits, or has no usage in its status.
+fn needs_count(change: &Change<Quota>) -> Option<ObjectKey> {
     let new = change.new.as_ref()?;
     let is_same = change.old.as_ref().is_some_and(|old| old.hard == new.hard);
-    (!is_same || !new.is_settled).then(|| change.key.clone())
+    (!is_same || !new.is_counted).then(|| change.key.clone())
 }
 
-/// The quotas of a namespace that limit a kind.
+/// Quotas of a namespace that limit a kind.
 fn limiting(quotas: &Informer<Quota>, namespace: &ObjectKey, resource: &Resource) -> Vec<ObjectKey> {
     let quotas = quotas.store().in_namespace(namespace.cluster(), namespace.name());
     if quotas.is_empty() {
         return Vec::new();
     }
-    // The time does not matter for what is counted.
+    // The time does not affect which resources are counted.
     let meter = Meter::of(&resource.group, &resource.plural, Time(0));
     let limits = |quota: &&Arc<Quota>| quota.limits().any(|name| meter.counts(name));
     quotas.iter().filter(limits).map(|quota| quota.key(namespace.cluster())).collect()
@@ -94,7 +94,7 @@ fn limiting(quotas: &Informer<Quota>, namespace: &ObjectKey, resource: &Resource
 struct Counting {
     client: Client,
     quotas: Objects,
-    inventory: Arc<Inventory>,
+    ownership_graph: Arc<OwnershipGraph>,
     clock: Clock,
 }
 
@@ -102,7 +102,7 @@ impl Reconcile for Counting {
     type Error = kube::Error;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
-        // Before anything is counted: see above.
+        // Read before counting; see the module's documentation.
         let Some(quota) = self.quotas.get::<Value>(key).await? else { return Ok(Action::AwaitChange) };
         let usage = self.count(key, &quota).await?;
         let Some(counted) = plan(quota, usage) else { return Ok(Action::AwaitChange) };
@@ -115,7 +115,7 @@ impl Reconcile for Counting {
 }
 
 impl Counting {
-    /// What is used of what a quota limits.
+    /// Usage of the resources that a quota limits.
     async fn count(&self, key: &ObjectKey, quota: &Value) -> kube::Result<Usage> {
         let mut usage = Usage::of(quota, self.now());
         for (resource, meter) in usage.metered() {
@@ -132,14 +132,14 @@ impl Counting {
         Ok(usage)
     }
 
-    /// How many objects of a kind there are beside a quota; none if nobody knows the kind.
+    /// Number of objects of a kind in the quota's namespace; `None` if the kind is unknown.
     async fn number(&self, key: &ObjectKey, resource: &Resource) -> kube::Result<Option<u32>> {
         let Some(namespace) = key.namespace_key() else { return Ok(None) };
-        match self.inventory.count(&namespace, resource) {
+        match self.ownership_graph.count(&namespace, resource) {
             None => Ok(None),
             Some(Count::Exactly(number)) => Ok(Some(number)),
             Some(Count::Shared) => {
-                let kinds = self.inventory.kinds(key.cluster()).await?;
+                let kinds = self.ownership_graph.kinds(key.cluster()).await?;
                 let Some(kind) = kinds.preferred().find(|kind| Resource::of(kind) == *resource) else {
                     return Ok(None);
                 };

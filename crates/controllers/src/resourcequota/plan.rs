@@ -1,4 +1,4 @@
-//! What a quota is to say, given what there is.
+//! Computes the status of a quota. Pure.
 
 use coracle_api::usage::{self, Amounts, Meter, amounts};
 use coracle_meta::quantity::{Format, Quantity};
@@ -6,23 +6,23 @@ use coracle_meta::time::Time;
 use coracle_meta::view;
 use serde_json::{Value, json};
 
-use crate::inventory::Resource;
+use crate::ownership_graph::Resource;
 
-/// Kinds of which more is counted than how many there are, by group and plural. All are served as `v1`.
+/// Kinds whose usage is more than their number, by group and plural. All are served as `v1`.
 const METERED: [(&str, &str); 4] =
     [("", "pods"), ("", "services"), ("", "persistentvolumeclaims"), ("resource.k8s.io", "resourceclaims")];
 
-/// What is used of what a quota limits.
+/// Usage of the limited resources.
 #[derive(Debug)]
 pub(super) struct Usage {
-    /// What is limited.
+    /// Names of the limited resources.
     limited: Vec<String>,
     meters: Vec<(Resource, Meter)>,
     sums: Amounts,
 }
 
 impl Usage {
-    /// Nothing is used so far.
+    /// Starts with no usage.
     pub(super) fn of(quota: &Value, now: Time) -> Self {
         let limited: Vec<String> = amounts(quota, &["spec", "hard"]).into_keys().collect();
         let counts = |meter: &Meter| limited.iter().any(|name| meter.counts(name));
@@ -41,32 +41,32 @@ impl Usage {
         usage
     }
 
-    /// The kinds whose objects have to be looked at.
+    /// Kinds whose objects must be read.
     pub(super) fn metered(&self) -> Vec<(Resource, Meter)> {
         self.meters.clone()
     }
 
-    /// Adds what one object uses, if the quota is about it.
+    /// Adds the usage of an object, if it is in the quota's scope.
     pub(super) fn add(&mut self, meter: &Meter, quota: &Value, object: &Value) {
         if !meter.is_in_scope(object, quota) {
             return;
         }
         let mut used = meter.usage(object);
         used.retain(|name, _| self.limited.contains(name));
-        // What is nothing has no unit yet.
+        // A zero sum takes the format of the first amount.
         self.sums.retain(|name, sum| !(sum.is_zero() && used.contains_key(name)));
         usage::add(&mut self.sums, &used);
     }
 
-    /// What is limited by number only, and the kind that is counted.
+    /// Resources limited by number only, and the kinds to count.
     pub(super) fn counted(&self) -> Vec<(String, Resource)> {
         let names = self.limited.iter().filter(|name| !self.is_metered(name));
         names.filter_map(|name| Some((name.clone(), counted(name)?))).collect()
     }
 
-    /// Sets what is limited by number only. What nobody knows of is left as it is.
+    /// Sets a number of objects. Unknown kinds keep their number.
     pub(super) fn set_count(&mut self, quota: &Value, name: String, number: u32) {
-        // No scope is about anything but pods and claims.
+        // Scopes apply to pods and claims only.
         let number = if has_scopes(quota) { 0 } else { number };
         self.sums.insert(name, Quantity::new(number.into(), Format::DecimalSi));
     }
@@ -76,11 +76,11 @@ impl Usage {
     }
 }
 
-/// The kind whose objects are counted under a name.
+/// The kind that a resource name counts.
 fn counted(name: &str) -> Option<Resource> {
     let resource = match name.strip_prefix("count/") {
         Some(resource) => resource,
-        // Those that have a name of their own.
+        // Kinds with a resource name of their own.
         None if Meter::of("", name, Time(0)).counts(name) => name,
         None => return None,
     };
@@ -97,15 +97,15 @@ fn zero() -> Quantity {
     Quantity::new(0, Format::DecimalSi)
 }
 
-/// The quota with its new status; none if it says all that already.
+/// The quota with its new status; `None` if the status is up to date.
 pub(super) fn plan(mut quota: Value, usage: Usage) -> Option<Value> {
     let (wanted, hard) = (amounts(&quota, &["spec", "hard"]), usage::hard(&quota));
     let before = usage::used(&quota);
     let mut used = before.clone();
     used.extend(usage.sums);
     used.retain(|name, _| wanted.contains_key(name));
-    let is_said = |field| view::at(&quota, &["status", field]).is_some();
-    if wanted == hard && used == before && is_said("hard") && is_said("used") {
+    let is_set = |field| view::at(&quota, &["status", field]).is_some();
+    if wanted == hard && used == before && is_set("hard") && is_set("used") {
         return None;
     }
     let used: Value = used
@@ -127,7 +127,7 @@ mod tests {
         json!({"spec": {"containers": [{"name": "c", "resources": resources}]}, "status": {"phase": phase}})
     }
 
-    /// The status of a quota in a namespace with these pods, and so many objects of every other kind.
+    /// Status of a quota in a namespace with these pods, and this number of objects of each other kind.
     fn status(spec: Value, pods: &[Value]) -> Value {
         let quota = json!({"spec": spec});
         let mut usage = Usage::of(&quota, Time(0));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_limited_is_counted() {
+    fn limited_resources_are_counted() {
         let hard = json!({
             "pods": "5", "requests.cpu": "1", "requests.memory": "10Gi", "services": "2", "secrets": "9",
             "count/deployments.apps": "9", "count/boats.example.org": "9", "count/unknown.example.org": "1",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_about_pods_only() {
+    fn scopes_apply_to_pods_only() {
         let spec = json!({"hard": {"pods": "5", "count/secrets": "1"}, "scopes": ["BestEffort"]});
         let best_effort = json!({"spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Running"}});
         let status = status(spec, &[pod("1", "Running"), best_effort]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_already_is_not_written() {
+    fn unchanged_status_is_not_written() {
         let said = |used: Value, hard: Value| {
             let quota = json!({"spec": {"hard": {"pods": "1000m"}}, "status": {"hard": hard, "used": used}});
             let usage = Usage::of(&quota, Time(0));

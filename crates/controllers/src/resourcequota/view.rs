@@ -1,27 +1,26 @@
-//! What is kept of a quota: what it limits, and whether it says how much of it is used.
+//! View of a quota: its limits, and whether its usage is known.
 
 use coracle_runtime::informer::{Labels, Metadata, View};
 use coracle_runtime::{ClusterId, ObjectKey};
 use serde::Deserialize;
 
-/// A quota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Wire")]
 pub(crate) struct Quota {
     metadata: Metadata,
-    /// Amounts by resource.
+    /// Limits by resource.
     pub(super) hard: Labels,
-    /// Whether its status is about the same resources, all of them.
-    pub(super) is_settled: bool,
+    /// True if its status holds the usage of all limited resources.
+    pub(super) is_counted: bool,
 }
 
 impl Quota {
-    /// The resources it limits.
+    /// Names of the limited resources.
     pub(super) fn limits(&self) -> impl Iterator<Item = &str> {
         self.hard.iter().map(|(name, _)| name)
     }
 
-    /// Whether it limits objects of any kind by their number.
+    /// True if it limits the number of objects of any kind.
     pub(super) fn counts_objects(&self) -> bool {
         self.limits().any(|name| name.starts_with("count/"))
     }
@@ -62,8 +61,8 @@ struct Status {
 impl From<Wire> for Quota {
     fn from(Wire { metadata, spec, status }: Wire) -> Self {
         let is_counted = spec.hard.iter().all(|(name, _)| status.used.get(name).is_some());
-        let is_settled = is_counted && spec.hard == status.hard;
-        Self { metadata, hard: spec.hard, is_settled }
+        let is_counted = is_counted && spec.hard == status.hard;
+        Self { metadata, hard: spec.hard, is_counted }
     }
 }
 
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_is_settled_when_it_says_what_is_used() {
+    fn quota_is_counted_when_its_status_holds_the_usage() {
         let quota = |status: Value| {
             let spec = json!({"hard": {"pods": "5", "count/boats.example.org": "1"}});
             serde_json::from_value::<Quota>(
@@ -82,12 +81,12 @@ mod tests {
             )
             .unwrap()
         };
-        assert!(!quota(json!({})).is_settled);
+        assert!(!quota(json!({})).is_counted);
         let hard = json!({"pods": "5", "count/boats.example.org": "1"});
-        assert!(!quota(json!({"hard": hard, "used": {"pods": "0"}})).is_settled);
+        assert!(!quota(json!({"hard": hard, "used": {"pods": "0"}})).is_counted);
         let used = json!({"pods": "0", "count/boats.example.org": "1"});
-        assert!(quota(json!({"hard": hard, "used": used})).is_settled);
-        assert!(!quota(json!({"hard": {"pods": "5"}, "used": used})).is_settled);
+        assert!(quota(json!({"hard": hard, "used": used})).is_counted);
+        assert!(!quota(json!({"hard": {"pods": "5"}, "used": used})).is_counted);
         assert!(quota(json!({})).counts_objects());
     }
 }

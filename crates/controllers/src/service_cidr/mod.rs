@@ -1,5 +1,5 @@
-//! Ranges from which services get their addresses: they are ready once they are protected, and stay while
-//! services have addresses of no other range. Beside it, [`repair`] keeps services and addresses in accord.
+//! ServiceCIDRs: ranges of service addresses. A range becomes ready once it has a finalizer, and is kept while
+//! services have addresses of no other range. [`repair`] keeps services and IPAddresses consistent.
 
 mod objects;
 mod plan;
@@ -16,7 +16,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::view::rfc3339;
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use objects::{IpAddress, ServiceCidr, ip_addresses, service_cidrs};
 use plan::{FINALIZER, Ready, is_blocked, plan};
 
@@ -40,7 +40,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     manager.add(controller);
 }
 
-/// A range, and those that have addresses in common with it: their deletion may depend on it.
+/// A range, and those that overlap with it: their deletion may depend on it.
 fn overlapping(change: &Change<ServiceCidr>, ranges: &Informer<ServiceCidr>) -> Vec<ObjectKey> {
     let mine: Vec<_> = change.old.iter().chain(&change.new).flat_map(|range| range.cidrs()).collect();
     let touches = |other: &ServiceCidr| other.cidrs().any(|cidr| mine.iter().any(|own| own.overlaps(&cidr)));
@@ -50,7 +50,7 @@ fn overlapping(change: &Change<ServiceCidr>, ranges: &Informer<ServiceCidr>) -> 
     others.map(|range| key(range.name())).chain([change.key.clone()]).collect()
 }
 
-/// The ranges an address is in that has come or gone.
+/// Ranges that contain an address that was added or deleted.
 fn containing(change: &Change<IpAddress>, ranges: &Informer<ServiceCidr>) -> Vec<ObjectKey> {
     if change.old.is_some() && change.new.is_some() {
         return Vec::new();
@@ -59,7 +59,7 @@ fn containing(change: &Change<IpAddress>, ranges: &Informer<ServiceCidr>) -> Vec
     let Some(ip) = address.and_then(|address| address.address()) else { return Vec::new() };
     let cluster = change.key.cluster();
     let all = ranges.store().in_cluster(cluster).into_iter();
-    // Only their deletion depends on it.
+    // Only the deletion of a range depends on its addresses.
     all.filter(|range| range.metadata.is_terminating() && range.offers(ip))
         .map(|range| ObjectKey::cluster_wide(cluster.clone(), range.name()))
         .collect()
@@ -82,14 +82,14 @@ impl Reconcile for ServiceCidrs {
         let all = self.ranges.store().in_cluster(key.cluster());
         let addresses = || self.addresses.store().in_cluster(key.cluster());
         let mut planned = plan(&range, &all, addresses, self.clock.now());
-        // Each kind is watched by itself: the informer may not know the last addresses of the range yet.
-        if planned.release && self.has_orphans(key, &range).await? {
-            planned.release = false;
+        // Each kind is watched separately: the informer may not have seen the last addresses of the range yet.
+        if planned.remove_finalizer && self.has_orphans(key, &range).await? {
+            planned.remove_finalizer = false;
         }
-        if planned.protect || planned.release {
+        if planned.add_finalizer || planned.remove_finalizer {
             let mut finalizers: Vec<&str> = range.metadata.finalizers.iter().map(|name| &**name).collect();
             finalizers.retain(|name| *name != FINALIZER);
-            finalizers.extend(planned.protect.then_some(FINALIZER));
+            finalizers.extend(planned.add_finalizer.then_some(FINALIZER));
             self.write_finalizers(key, &range, &finalizers).await?;
         }
         if let Some(ready) = planned.condition
@@ -106,7 +106,7 @@ impl Reconcile for ServiceCidrs {
 }
 
 impl ServiceCidrs {
-    /// Whether services have addresses of this range alone, by the server's word.
+    /// True if services on the server have addresses of this range alone.
     async fn has_orphans(&self, key: &ObjectKey, range: &ServiceCidr) -> Result<bool, kube::Error> {
         let all: Vec<ServiceCidr> = self.objects.list(key, &ListParams::default()).await?;
         let all: Vec<_> = all.into_iter().map(Arc::new).collect();
@@ -123,8 +123,8 @@ impl ServiceCidrs {
         let version = range.metadata.resource_version();
         let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
         match self.objects.patch::<Written>(key, &PatchParams::default(), &Patch::Merge(patch)).await {
-            // It is gone; or it has changed, and that brings it back.
-            Err(error) if refusal::is_outdated(&error) => Ok(()),
+            // It is gone or has changed, and its event enqueues it again.
+            Err(error) if api_error::is_outdated(&error) => Ok(()),
             written => written.map(drop),
         }
     }
@@ -146,7 +146,7 @@ impl ServiceCidrs {
         let params = PatchParams::apply(REGISTRATION.name).force();
         let patch = Patch::Apply(applied);
         match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
-            Err(error) if refusal::is_missing(&error) => Ok(()),
+            Err(error) if api_error::is_missing(&error) => Ok(()),
             written => written.map(drop),
         }
     }

@@ -1,4 +1,4 @@
-//! ServiceCIDRs and IPAddresses.
+//! Views of ServiceCIDRs and IPAddresses.
 
 use std::net::IpAddr;
 
@@ -9,24 +9,23 @@ use serde::Deserialize;
 use crate::cidr::Cidr;
 use crate::view::Condition;
 
-/// Whose an address is, and of which family.
+/// Labels with the manager and the IP family of an address.
 pub(super) const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 pub(super) const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 
-/// What the allocator of services calls itself.
+/// Value of the label for addresses of the service allocator.
 pub(super) const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// All ranges.
+/// Informer of all ranges.
 pub(super) fn service_cidrs(manager: &mut Manager) -> Informer<ServiceCidr> {
     manager.informer(Selection::of::<k8s_openapi::api::networking::v1::ServiceCIDR>())
 }
 
-/// All addresses.
+/// Informer of all addresses.
 pub(super) fn ip_addresses(manager: &mut Manager) -> Informer<IpAddress> {
     manager.informer(Selection::of::<k8s_openapi::api::networking::v1::IPAddress>())
 }
 
-/// What is known of a range.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ServiceCidr {
@@ -47,7 +46,6 @@ pub(super) struct ServiceCidrStatus {
     pub(super) conditions: Box<[Condition]>,
 }
 
-/// What is known of an address.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct IpAddress {
@@ -87,35 +85,35 @@ impl ServiceCidr {
         self.metadata.name()
     }
 
-    /// Its blocks of addresses.
+    /// Its CIDR blocks.
     pub(super) fn cidrs(&self) -> impl Iterator<Item = Cidr> {
         self.spec.cidrs.iter().filter_map(|cidr| cidr.parse().ok())
     }
 
-    /// Whether a service can have this address from it.
+    /// True if the range offers the address to services.
     pub(super) fn offers(&self, address: IpAddr) -> bool {
         self.cidrs().any(|cidr| cidr.offers(address))
     }
 }
 
 impl IpAddress {
-    /// The address itself.
+    /// The IP address.
     pub(super) fn address(&self) -> Option<IpAddr> {
         self.metadata.name().parse().ok()
     }
 
-    /// Whether it was made for a service.
+    /// True if it was allocated for a service.
     pub(super) fn is_allocated(&self) -> bool {
         self.metadata.labels.get(MANAGED_BY) == Some(ALLOCATOR)
     }
 
-    /// Whether it says that a service has it.
+    /// True if its parent reference is to a service.
     pub(super) fn is_of_service(&self) -> bool {
         self.spec.parent_ref.group.is_empty() && &*self.spec.parent_ref.resource == "services"
     }
 }
 
-/// The family of an address, as labels and events have it.
+/// IP family, as in labels and events.
 pub(super) fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }

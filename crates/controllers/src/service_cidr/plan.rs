@@ -1,4 +1,4 @@
-//! What is to be done about a range of addresses.
+//! Plans for a ServiceCIDR. Pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use coracle_base::Timestamp;
 use super::objects::{IpAddress, ServiceCidr};
 use crate::view::condition;
 
-/// What keeps a range from going while services have addresses of it.
+/// Finalizer that keeps a range while services have addresses of it.
 pub(super) const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 
-/// How long a range that is deleted stays at least, so that whoever gives out addresses knows of it
-/// (`deletionGracePeriod` of upstream's controller).
+/// How long a deleted range is kept at least, so that all allocators have seen its deletion (`deletionGracePeriod` of
+/// Kubernetes' controller).
 const DELETION_GRACE: Duration = Duration::from_secs(10);
 
-/// The condition `Ready` of a range.
+/// The `Ready` condition of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ready {
     pub(super) status: &'static str,
@@ -32,15 +32,15 @@ const BLOCKED: Ready = Ready {
               ServiceCIDR",
 };
 
-/// What is to be done.
+/// Steps to take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// It gets the finalizer.
-    pub(super) protect: bool,
-    /// It loses the finalizer.
-    pub(super) release: bool,
+    /// Add the finalizer.
+    pub(super) add_finalizer: bool,
+    /// Remove the finalizer.
+    pub(super) remove_finalizer: bool,
     pub(super) condition: Option<Ready>,
-    /// It is to be looked at again after this time.
+    /// Reconcile again after this time.
     pub(super) wait: Option<Duration>,
 }
 
@@ -52,28 +52,28 @@ pub(super) fn plan(
     now: Timestamp,
 ) -> Plan {
     let Some(deleted_at) = range.metadata.deletion_timestamp() else {
-        let protect = !range.metadata.has_finalizer(FINALIZER);
-        return Plan { protect, condition: news(range, READY), ..Plan::default() };
+        let add_finalizer = !range.metadata.has_finalizer(FINALIZER);
+        return Plan { add_finalizer, condition: changed_condition(range, READY), ..Plan::default() };
     };
     if is_blocked(range, all, addresses().iter().map(|address| &**address)) {
-        return Plan { condition: news(range, BLOCKED), ..Plan::default() };
+        return Plan { condition: changed_condition(range, BLOCKED), ..Plan::default() };
     }
     let gone_at = deleted_at + DELETION_GRACE;
     if now < gone_at {
         return Plan { wait: Some(gone_at.since(now)), ..Plan::default() };
     }
-    Plan { release: range.metadata.has_finalizer(FINALIZER), ..Plan::default() }
+    Plan { remove_finalizer: range.metadata.has_finalizer(FINALIZER), ..Plan::default() }
 }
 
-/// The condition, if it does not say so already.
-fn news(range: &ServiceCidr, ready: Ready) -> Option<Ready> {
+/// The condition, if it differs from the current one.
+fn changed_condition(range: &ServiceCidr, ready: Ready) -> Option<Ready> {
     let says = |known: &crate::view::Condition| {
         (&*known.status, &*known.reason, &*known.message) == (ready.status, ready.reason, ready.message)
     };
     (!condition(&range.status.conditions, "Ready").is_some_and(says)).then_some(ready)
 }
 
-/// Whether services have addresses of a range that are in no other.
+/// True if services have addresses of the range that are in no other range.
 pub(super) fn is_blocked<'a>(
     range: &ServiceCidr,
     all: &[Arc<ServiceCidr>],
@@ -82,13 +82,13 @@ pub(super) fn is_blocked<'a>(
     !has_parents(range, all) && addresses.any(|address| is_orphaned(address, range, all))
 }
 
-/// Whether all of a range is in others.
+/// True if the whole range is contained in others.
 fn has_parents(range: &ServiceCidr, all: &[Arc<ServiceCidr>]) -> bool {
     let others = || all.iter().filter(|other| other.name() != range.name());
     range.cidrs().all(|cidr| others().any(|other| other.cidrs().any(|parent| parent.includes(&cidr))))
 }
 
-/// Whether an address of a service is in no range but this one.
+/// True if the address of a service is in no other range.
 fn is_orphaned(address: &IpAddress, range: &ServiceCidr, all: &[Arc<ServiceCidr>]) -> bool {
     let Some(ip) = address.address().filter(|_| address.is_allocated()) else { return false };
     let elsewhere = || all.iter().any(|other| other.name() != range.name() && other.offers(ip));
@@ -131,17 +131,17 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_protected_and_ready() {
+    fn new_range_gets_finalizer_and_ready_condition() {
         assert_eq!(planned(&[range("a", "10.0.0.0/24", json!({}))], &[], 0), Plan::default());
         let bare = range("a", "10.0.0.0/24", json!({"/metadata/finalizers": [], "/status/conditions": []}));
-        let expected = Plan { protect: true, condition: Some(READY), ..Plan::default() };
+        let expected = Plan { add_finalizer: true, condition: Some(READY), ..Plan::default() };
         assert_eq!(planned(&[bare], &[], 0), expected);
     }
 
     #[test]
-    fn a_range_stays_while_services_have_addresses_of_it() {
+    fn range_with_allocated_addresses_is_kept() {
         let blocked = Plan { condition: Some(BLOCKED), ..Plan::default() };
-        let released = Plan { release: true, ..Plan::default() };
+        let released = Plan { remove_finalizer: true, ..Plan::default() };
         let small = || going("a", "10.0.0.0/28");
         let other = |cidr: &str| range("b", cidr, json!({}));
         let cases = [
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_goes_after_a_while() {
+    fn terminating_range_is_removed_after_the_grace_period() {
         let expected = Plan { wait: Some(Duration::from_secs(7)), ..Plan::default() };
         assert_eq!(planned(&[going("a", "10.0.0.0/28")], &[], 103), expected);
     }

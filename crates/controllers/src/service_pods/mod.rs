@@ -1,4 +1,4 @@
-//! Pods as those see them who write down what stands behind a service.
+//! Pods of services, for the controllers of Endpoints and EndpointSlices.
 
 mod trigger_time;
 
@@ -12,17 +12,17 @@ use coracle_runtime::{Change, ObjectKey};
 use crate::view::{Container, Pod, Service, ServicePort, TargetPort};
 pub(crate) use trigger_time::{ANNOTATION as TRIGGER_TIME_ANNOTATION, TriggerTimes};
 
-/// The pods a service selects, in the order of their names.
+/// Pods that a service selects, ordered by name.
 pub(crate) fn selected_pods(service: &Service, key: &ObjectKey, pods: &Store<Pod>) -> Vec<Arc<Pod>> {
     let mut inside = pods.in_namespace(key.cluster(), key.namespace());
     inside.retain(|pod| service.selects(&pod.metadata.labels));
     inside
 }
 
-/// The services that have to be looked at because a pod changed.
+/// Services to sync after a change of a pod.
 pub(crate) fn services_of(change: &Change<Pod>, services: &Store<Service>) -> Vec<ObjectKey> {
     if let (Some(old), Some(new)) = (&change.old, &change.new)
-        && !concerns_services(old, new)
+        && !is_relevant(old, new)
     {
         return Vec::new();
     }
@@ -37,35 +37,35 @@ pub(crate) fn services_of(change: &Change<Pod>, services: &Store<Service>) -> Ve
     beside.filter(|service| selects(service)).map(key).collect()
 }
 
-/// Whether a pod changed in what services care about.
-fn concerns_services(old: &Pod, new: &Pod) -> bool {
-    let seen = |pod: &Pod| (pod.metadata.is_terminating(), pod.is_ready(), pod.is_finished());
+/// True if fields changed that matter to services.
+fn is_relevant(old: &Pod, new: &Pod) -> bool {
+    let state = |pod: &Pod| (pod.metadata.is_terminating(), pod.is_ready(), pod.is_finished());
     let addresses = |pod: &Pod| pod.status.pod_ips.iter().map(|ip| ip.ip.clone()).collect::<Vec<_>>();
-    seen(old) != seen(new)
+    state(old) != state(new)
         || old.metadata.uid() != new.metadata.uid()
         || old.metadata.labels != new.metadata.labels
         || addresses(old) != addresses(new)
         || (&old.spec.hostname, &old.spec.subdomain) != (&new.spec.hostname, &new.spec.subdomain)
 }
 
-/// Whether a pod can be behind a service at all.
-pub(crate) fn can_serve(pod: &Pod, even_if_terminating: bool) -> bool {
+/// True if the pod may be a backend of a service.
+pub(crate) fn can_serve(pod: &Pod, include_terminating: bool) -> bool {
     let has_address = !pod.status.pod_ip.is_empty() || !pod.status.pod_ips.is_empty();
-    !pod.is_finished() && has_address && (even_if_terminating || !pod.metadata.is_terminating())
+    !pod.is_finished() && has_address && (include_terminating || !pod.metadata.is_terminating())
 }
 
-/// The addresses of a pod, in the form everybody writes them.
+/// Addresses of a pod, in canonical form.
 pub(crate) fn addresses(pod: &Pod) -> impl Iterator<Item = IpAddr> {
     pod.status.pod_ips.iter().filter_map(|ip| parse_ip_sloppy(&ip.ip))
 }
 
-/// The host name under which a pod is found behind a service, if it has one.
+/// Host name of a pod within a service, if it has one.
 pub(crate) fn hostname<'a>(pod: &'a Pod, service: &Service) -> Option<&'a str> {
     let named = !pod.spec.hostname.is_empty() && *pod.spec.subdomain == *service.metadata.name();
     named.then_some(&*pod.spec.hostname)
 }
 
-/// The port of a pod that a port of a service means; none if the pod has no such port.
+/// Port of a pod that a service port targets; `None` if the pod has no such port.
 pub(crate) fn target_port(pod: &Pod, port: &ServicePort) -> Option<i32> {
     let name = match &port.target_port {
         TargetPort::Number(number) => return Some(*number),
@@ -108,9 +108,9 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_services_care_about_are_told_from_others() {
+    fn only_relevant_pod_changes_affect_services() {
         let before = pod(json!({}));
-        assert!(!concerns_services(&before, &pod(json!({"/spec/containers/0/name": "other"}))));
+        assert!(!is_relevant(&before, &pod(json!({"/spec/containers/0/name": "other"}))));
         for change in [
             json!({"/metadata/uid": "v"}),
             json!({"/metadata/labels": {"app": "y"}}),
@@ -119,12 +119,12 @@ mod tests {
             json!({"/status/phase": "Succeeded"}),
             json!({"/spec/hostname": "other"}),
         ] {
-            assert!(concerns_services(&before, &pod(change.clone())), "{change}");
+            assert!(is_relevant(&before, &pod(change.clone())), "{change}");
         }
     }
 
     #[test]
-    fn pods_without_address_or_at_their_end_serve_nobody() {
+    fn finished_pods_and_pods_without_address_cannot_serve() {
         assert!(can_serve(&pod(json!({})), false));
         assert!(!can_serve(&pod(json!({"/status/podIP": "", "/status/podIPs": []})), true));
         assert!(!can_serve(&pod(json!({"/status/phase": "Failed"})), true));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_found_by_name_and_protocol() {
+    fn target_port_matches_name_and_protocol() {
         let found = |target: Value, protocol: &str| {
             let port = json!({"targetPort": target, "protocol": protocol});
             target_port(&pod(json!({})), &serde_json::from_value(port).unwrap())
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_name_belongs_to_the_service_of_its_subdomain() {
+    fn hostname_requires_matching_subdomain() {
         let service = |name: &str| -> Service {
             serde_json::from_value(json!({"metadata": {"name": name, "namespace": "n"}})).unwrap()
         };

@@ -1,8 +1,8 @@
-//! Since when what stands behind a service is out of date.
+//! Time of the oldest change that the endpoints of a service do not reflect yet.
 //!
-//! Written beside the endpoints, it tells whoever measures how long it takes until everybody knows of a
-//! change. As in upstream (`TriggerTimeTracker` in k8s.io/endpointslice) it is the earliest time among what
-//! changed since the service was looked at last; several changes of one pod in between count as the last.
+//! Written to an annotation of the endpoints, it allows measuring how long a change takes to reach all nodes. As in
+//! Kubernetes (`TriggerTimeTracker` in k8s.io/endpointslice) it is the earliest time among the changes since the last
+//! sync of the service; of several changes of one pod only the last counts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,30 +12,30 @@ use coracle_runtime::ObjectKey;
 
 use crate::view::{Pod, Service};
 
-/// The annotation it is written to.
+/// Name of the annotation.
 pub(crate) const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// What was seen of each service.
+/// Last observed times of each service.
 #[derive(Debug, Default)]
 pub(crate) struct TriggerTimes {
-    seen: Mutex<HashMap<ObjectKey, Seen>>,
+    observed: Mutex<HashMap<ObjectKey, ObservedTimes>>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ObservedTimes {
     service: Timestamp,
     pods: BTreeMap<Box<str>, Timestamp>,
 }
 
 impl TriggerTimes {
-    /// Notes what is there now. The time to write, should something be written.
+    /// Records the current times. Returns the trigger time for endpoints written now.
     pub(crate) fn observe(&self, key: &ObjectKey, service: &Service, pods: &[Arc<Pod>]) -> Option<Timestamp> {
-        let now = Seen { service: service.metadata.creation_timestamp, pods: pod_times(pods) };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        match seen.get_mut(key) {
+        let now = ObservedTimes { service: service.metadata.creation_timestamp, pods: pod_times(pods) };
+        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        match observed.get_mut(key) {
             None => {
                 let created = now.service;
-                seen.insert(key.clone(), now);
+                observed.insert(key.clone(), now);
                 Some(created)
             }
             Some(before) => {
@@ -46,9 +46,9 @@ impl TriggerTimes {
         }
     }
 
-    /// Forgets a service that is gone.
+    /// Removes a deleted service.
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
@@ -60,7 +60,7 @@ fn pod_times(pods: &[Arc<Pod>]) -> BTreeMap<Box<str>, Timestamp> {
     pods.iter().filter_map(time).collect()
 }
 
-fn first_change(before: &Seen, now: &Seen) -> Option<Timestamp> {
+fn first_change(before: &ObservedTimes, now: &ObservedTimes) -> Option<Timestamp> {
     let service = (now.service > before.service).then_some(now.service);
     let later = now.pods.iter().filter(|(name, at)| before.pods.get(*name).is_none_or(|known| *at > known));
     later.map(|(_, at)| *at).chain(service).min()
@@ -81,17 +81,17 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_of_what_changed_counts() {
+    fn earliest_change_is_the_trigger_time() {
         let (times, key) = (TriggerTimes::default(), ObjectKey::namespaced(ClusterId::default(), "n", "s"));
         let service: Service =
             serde_json::from_value(json!({"metadata": {"creationTimestamp": "1970-01-01T00:00:02Z"}}))
                 .unwrap();
         let at = |seconds: u64| Some(Timestamp::from_millis(seconds * 1000));
-        assert_eq!(times.observe(&key, &service, &[pod("a", 9)]), at(2), "a service that is new");
+        assert_eq!(times.observe(&key, &service, &[pod("a", 9)]), at(2), "a new service");
         assert_eq!(times.observe(&key, &service, &[pod("a", 9)]), None, "nothing changed");
         let pods = [pod("a", 30), pod("b", 20), pod("c", 25)];
         assert_eq!(times.observe(&key, &service, &pods), at(20));
-        assert_eq!(times.observe(&key, &service, &pods[1..]), None, "what goes leaves no time");
+        assert_eq!(times.observe(&key, &service, &pods[1..]), None, "deleted pods have no time");
         times.forget(&key);
         assert_eq!(times.observe(&key, &service, &pods), at(2));
     }

@@ -1,7 +1,7 @@
-//! The claims of a StatefulSet's pods, and with whom they go.
+//! PersistentVolumeClaims of a StatefulSet's pods, and their owners.
 //!
-//! A claim that goes with its set, or with its pod when the set is made smaller, is owned by it, and the
-//! garbage collector does the rest.
+//! A claim that is to be deleted with its set, or with its pod when the set is scaled down, gets an owner reference,
+//! and the garbage collector does the rest.
 
 use coracle_runtime::informer::{ObjectMetadata, OwnerReference};
 use serde_json::{Value, json};
@@ -13,13 +13,13 @@ use crate::pod_control::OwnerKind;
 /// Pods as owners.
 pub(super) const POD: OwnerKind = OwnerKind { api_version: "v1", kind: "Pod" };
 
-/// The name of the claim of the pod of an ordinal.
+/// Name of the claim for an ordinal.
 pub(super) fn claim_name(set: &StatefulSet, template: &ClaimTemplate, ordinal: i64) -> String {
     format!("{}-{}-{ordinal}", template.name, set.metadata.name())
 }
 
-/// The claim of the pod of an ordinal. One that goes with its set says so from the beginning: the set may be gone
-/// before there is a second chance.
+/// The claim for an ordinal. A claim that is deleted with its set gets the owner reference at creation, because the
+/// set may be gone before a later update.
 pub(super) fn new_claim(set: &StatefulSet, template: &ClaimTemplate, ordinal: i64) -> Value {
     let mut claim = template.to_value();
     claim["apiVersion"] = "v1".into();
@@ -47,40 +47,40 @@ fn reference(kind: OwnerKind, name: &str, uid: &str) -> OwnerReference {
     }
 }
 
-/// What is to become of the owners of a claim.
+/// Change of a claim's owner references.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Owners {
-    /// They are as they should be, or somebody else's business.
+    /// They are right, or managed by others.
     Keep,
-    /// They are to be these.
+    /// Replace them by these.
     Replace(Vec<OwnerReference>),
 }
 
-/// A pod as the owner of claims. One that is not there yet has no identity.
+/// A pod as owner of claims. A pod that does not exist has an empty uid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodIdentity<'a> {
     pub(super) name: &'a str,
     pub(super) uid: &'a str,
-    /// Whether the set is to have it.
+    /// True if the ordinal is within the set's replicas.
     pub(super) is_wanted: bool,
 }
 
-/// Whether a reference is to the object of this name, perhaps to one before it.
+/// True if a reference is to an object of this name, perhaps a former one.
 fn refers(reference: &OwnerReference, kind: OwnerKind, name: &str) -> bool {
     *reference.api_version == *kind.api_version && *reference.kind == *kind.kind && *reference.name == *name
 }
 
-/// Whether a claim goes with an object that had this name before.
+/// True if a claim is owned by a former object of this name.
 fn is_stale(owners: &[OwnerReference], kind: OwnerKind, name: &str, uid: &str) -> bool {
     owners.iter().find(|owner| refers(owner, kind, name)).is_some_and(|owner| *owner.uid != *uid)
 }
 
-/// Whether a claim is about to go with the pod before the one that is to be made. It has to be gone first.
+/// True if a claim is about to be deleted with the former pod of this name. The new pod must wait for that.
 pub(super) fn blocks_new_pod(set: &StatefulSet, owners: &[OwnerReference], pod: &str) -> bool {
     set.retention.delete_when_scaled && is_stale(owners, POD, pod, "")
 }
 
-/// Whether something else manages a claim that should go with the set or the pod.
+/// True if a claim that should be owned by the set or the pod has another controller.
 pub(super) fn has_other_controller(
     set: &StatefulSet,
     owners: &[OwnerReference],
@@ -101,10 +101,10 @@ pub(super) fn has_other_controller(
     })
 }
 
-/// What is to become of the owners of the claim of a pod.
+/// Plans the owner references of a pod's claim.
 pub(super) fn owners(set: &StatefulSet, owners: &[OwnerReference], pod: PodIdentity<'_>) -> Owners {
     let (set_name, set_uid) = (set.metadata.name(), set.metadata.uid());
-    // Left by a set or a pod before this one, and about to be collected.
+    // Left by a former set or pod, and about to be garbage collected.
     if is_stale(owners, KIND, set_name, set_uid) || is_stale(owners, POD, pod.name, pod.uid) {
         return Owners::Keep;
     }
@@ -122,18 +122,18 @@ pub(super) fn owners(set: &StatefulSet, owners: &[OwnerReference], pod: PodIdent
     Owners::Replace(others.chain(wanted.into_iter().flatten()).collect())
 }
 
-/// With whom the claim of a pod goes: with its set, as long as the set wants the pod, and else with the pod.
+/// Owner of a pod's claim: the set, as long as the pod is within its replicas, otherwise the pod.
 fn wanted(set: &StatefulSet, pod: PodIdentity<'_>) -> [Option<OwnerReference>; 2] {
     let retention = set.retention;
-    let goes_with_pod = retention.delete_when_scaled && !pod.is_wanted;
-    let goes_with_set = retention.delete_when_deleted && !goes_with_pod;
+    let owned_by_pod = retention.delete_when_scaled && !pod.is_wanted;
+    let owned_by_set = retention.delete_when_deleted && !owned_by_pod;
     [
-        goes_with_set.then(|| reference(KIND, set.metadata.name(), set.metadata.uid())),
-        goes_with_pod.then(|| reference(POD, pod.name, pod.uid)),
+        owned_by_set.then(|| reference(KIND, set.metadata.name(), set.metadata.uid())),
+        owned_by_pod.then(|| reference(POD, pod.name, pod.uid)),
     ]
 }
 
-/// What changes the owners of a claim, as long as it is what it was.
+/// A patch of the owner references that fails if the claim has changed.
 pub(super) fn owners_patch(claim: &ObjectMetadata, owners: &[OwnerReference]) -> Value {
     json!({"metadata": {"resourceVersion": claim.resource_version(), "ownerReferences": owners}})
 }
@@ -153,7 +153,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Owners as `kind/name:uid`, with `*` if they manage what they own.
+    /// Owners as `kind/name:uid`, with `*` for controllers.
     fn references(text: &str) -> Vec<OwnerReference> {
         let reference = |text: &str| {
             let (text, controller) = (text.trim_end_matches('*'), text.ends_with('*'));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_go_with_whom_the_policy_says() {
+    fn claim_owners_follow_the_retention_policy() {
         let (retain, delete) = ("Retain", "Delete");
         for (when_deleted, when_scaled, is_wanted, before, expected) in [
             (retain, retain, true, "", "keep"),
@@ -200,7 +200,7 @@ mod tests {
             (delete, delete, true, "", "StatefulSet/web:set*"),
             (delete, delete, false, "StatefulSet/web:set*", "Pod/web-0:pod*"),
             (delete, delete, true, "Pod/web-0:pod*", "StatefulSet/web:set*"),
-            // What was before is left to the collector, and others are not meddled with.
+            // Former owners are left to the garbage collector, and other owners are not changed.
             (delete, retain, true, "StatefulSet/web:old*", "keep"),
             (delete, delete, true, "Pod/web-0:old*", "keep"),
             (delete, retain, true, "ConfigMap/x:y*", "keep"),
@@ -211,13 +211,13 @@ mod tests {
             let found = text(owners(&set, &references(before), pod));
             assert_eq!(found, expected, "{when_deleted} {when_scaled} {is_wanted} {before}");
             if let Owners::Replace(after) = owners(&set, &references(before), pod) {
-                assert_eq!(owners(&set, &after, pod), Owners::Keep, "it settles");
+                assert_eq!(owners(&set, &after, pod), Owners::Keep, "the result is stable");
             }
         }
     }
 
     #[test]
-    fn a_claim_that_goes_with_the_last_pod_holds_up_the_next() {
+    fn claim_owned_by_the_former_pod_blocks_the_new_one() {
         let blocks = |set: &StatefulSet, owners: &str| blocks_new_pod(set, &references(owners), "web-0");
         assert!(blocks(&set("Retain", "Delete"), "Pod/web-0:pod*"));
         assert!(!blocks(&set("Retain", "Delete"), "StatefulSet/web:set*"));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_goes_with_its_set_from_the_beginning() {
+    fn new_claim_is_owned_by_its_set_if_deleted_with_it() {
         let made = |when_deleted| {
             let set = set(when_deleted, "Delete");
             new_claim(&set, &set.claim_templates[0], 0)["metadata"]["ownerReferences"].clone()
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_has_the_labels_of_its_pods() {
+    fn claim_has_the_match_labels() {
         let set = set("Retain", "Retain");
         let claim = new_claim(&set, &set.claim_templates[0], 3);
         let expected =

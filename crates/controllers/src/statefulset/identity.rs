@@ -1,4 +1,4 @@
-//! Who a pod of a StatefulSet is: its ordinal, its name, the labels that say so, and the claims it has.
+//! Identity of a StatefulSet's pods: ordinal, name, labels and claims.
 
 use serde_json::{Value, json};
 
@@ -8,40 +8,40 @@ use crate::history::Snapshot;
 use crate::pod_control::{Owner, pod_from_template};
 use crate::view::{Pod, PodTemplate};
 
-/// The label that holds the name of a pod, by which a service can select one.
+/// Label with the name of a pod, so that a service can select a single one.
 const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 
-/// The label that holds the ordinal of a pod.
+/// Label with the ordinal of a pod.
 const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// The label that holds the name of the revision a pod was made after.
+/// Label with the name of the pod's revision.
 pub(super) const REVISION_LABEL: &str = "controller-revision-hash";
 
-/// The ordinal of a pod of a set, by its name; none if it is no name of one.
+/// The ordinal of a set's pod, parsed from its name; `None` for other names.
 pub(super) fn ordinal(set: &str, pod: &str) -> Option<i64> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     all_digits.then(|| digits.parse::<i32>().ok().map(i64::from))?
 }
 
-/// The name of the pod of an ordinal.
+/// Name of the pod with this ordinal.
 pub(super) fn pod_name(set: &StatefulSet, ordinal: i64) -> String {
     format!("{}-{ordinal}", set.metadata.name())
 }
 
-/// The revision a pod was made after; empty if it does not say.
+/// Revision of a pod; empty without the label.
 pub(super) fn revision_of(pod: &Pod) -> &str {
     pod.metadata.labels.get(REVISION_LABEL).unwrap_or_default()
 }
 
-/// Whether a pod says who it is.
+/// True if name and label of the pod match its ordinal.
 pub(super) fn identity_matches(set: &StatefulSet, pod: &Pod, ordinal: i64) -> bool {
-    // One with leading zeros has somebody else's name.
+    // A name with leading zeros is another pod's.
     pod.metadata.name() == pod_name(set, ordinal)
         && pod.metadata.labels.get(POD_NAME_LABEL) == Some(pod.metadata.name())
 }
 
-/// Whether a pod has a volume for each claim it should have.
+/// True if the pod has a volume for each of its claims.
 pub(super) fn storage_matches(set: &StatefulSet, pod: &Pod, ordinal: i64) -> bool {
     set.claim_templates.iter().all(|template| {
         let volume = pod.spec.volumes.iter().rev().find(|volume| volume.name == template.name);
@@ -50,12 +50,12 @@ pub(super) fn storage_matches(set: &StatefulSet, pod: &Pod, ordinal: i64) -> boo
     })
 }
 
-/// The labels that say who a pod is.
+/// Identity labels of a pod.
 pub(super) fn identity_labels(set: &StatefulSet, ordinal: i64) -> Value {
     json!({POD_NAME_LABEL: pod_name(set, ordinal), POD_INDEX_LABEL: ordinal.to_string()})
 }
 
-/// The volumes of a pod: one for each of its claims, instead of those of the same name, and all others.
+/// Volumes of a pod: one for each of its claims, and all others whose name differs from theirs.
 pub(super) fn volumes(set: &StatefulSet, ordinal: i64, others: &[Value]) -> Vec<Value> {
     let of_claim = |template: &super::object::ClaimTemplate| {
         let source = json!({"claimName": claim_name(set, template, ordinal)});
@@ -68,7 +68,7 @@ pub(super) fn volumes(set: &StatefulSet, ordinal: i64, others: &[Value]) -> Vec<
     set.claim_templates.iter().map(of_claim).chain(others.iter().filter(is_other).cloned()).collect()
 }
 
-/// The pod of an ordinal, after a revision of this name and content.
+/// The pod with this ordinal, from the template of a revision.
 pub(super) fn new_pod(
     owner: &Owner<'_>,
     set: &StatefulSet,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordinals_are_read_from_names() {
+    fn ordinals_are_parsed_from_names() {
         for (pod, expected) in [
             ("web-0", Some(0)),
             ("web-12", Some(12)),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_knows_who_it_is_and_has_its_claims() {
+    fn pod_has_identity_labels_and_claims() {
         let set: StatefulSet = serde_json::from_value(json!({
             "metadata": {"name": "web", "namespace": "n", "uid": "u"},
             "spec": {

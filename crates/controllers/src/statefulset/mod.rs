@@ -1,7 +1,7 @@
-//! StatefulSets: pods that are told apart, each with a name and claims of its own, made and replaced in order.
+//! StatefulSets: pods with stable identities, each with a name and claims of its own, created and replaced in order.
 //!
-//! What a set looks like is kept in ControllerRevisions; a pod carries the name of the one it was made after.
-//! Claims outlive their pods, unless the set says otherwise.
+//! Templates are stored in ControllerRevisions; a pod carries the name of its revision. Claims outlive their pods,
+//! unless the retention policy deletes them.
 
 mod claims;
 mod identity;
@@ -17,34 +17,35 @@ use std::time::Duration;
 
 use coracle_base::Clock;
 use coracle_runtime::{
-    Action, Behind, Controller, Informer, Manager, ObjectKey, Objects, OwnWrites, Reconcile, Selection,
+    Action, Controller, Informer, Manager, ObjectKey, Objects, ReadYourWrites, Reconcile, Selection,
+    StaleCache,
 };
 use k8s_openapi::api::apps::v1::StatefulSet as WholeStatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim as WholeClaim;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::history::{self, ControllerRevision, History, Made, oldest, place};
+use crate::api_error;
+use crate::history::{self, ControllerRevision, CreateResult, History, classify, oldest};
 use crate::pod_control::{
-    ClaimError, Owner, OwnerKind, PodControl, StaleSyncs, owners_concerned, slow_start,
+    ClaimError, Owner, OwnerKind, PodControl, StaleSyncs, owners_to_enqueue, slow_start,
 };
-use crate::refusal;
 use crate::view::{PersistentVolumeClaim, Pod, claims};
 use crate::{Registration, Settings};
 use identity::{ordinal, revision_of};
 use object::{StatefulSet, Status};
-use plan::{Act, Known, plan};
-use pods::Working;
+use plan::{Observed, Step, plan};
+use pods::SyncContext;
 
 const KIND: OwnerKind = OwnerKind { api_version: "apps/v1", kind: "StatefulSet" };
 
-/// Sets that are worked on at a time: upstream's default of `--concurrent-statefulset-syncs`.
+/// Concurrent reconciles: the default of `--concurrent-statefulset-syncs`.
 const WORKERS: usize = 5;
 
-/// The label that holds the hash of a revision.
+/// Label with the hash of a revision.
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
-/// Names that are tried for a revision before it is left for later.
+/// Number of names tried for a revision in one sync.
 const MAX_COLLISIONS: usize = 100;
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "statefulset-controller", register };
@@ -62,8 +63,8 @@ fn register(manager: &mut Manager, settings: &Settings) {
         claims: claims.clone(),
         pods,
         history,
-        writes: OwnWrites::default(),
-        claim_writes: OwnWrites::default(),
+        writes: ReadYourWrites::default(),
+        claim_writes: ReadYourWrites::default(),
         clock: settings.clock.clone(),
         stale: StaleSyncs::new(manager.metrics(), "statefulset_controller_stale_sync_skips_total"),
     };
@@ -71,9 +72,11 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("statefulset")
         .watches(&sets, |change| [change.key.clone()])
-        .watches(&all_pods, move |change| owners_concerned(change, KIND, of_pod.store(), |set| &set.selector))
+        .watches(&all_pods, move |change| {
+            owners_to_enqueue(change, KIND, of_pod.store(), |set| &set.selector)
+        })
         .watches(&all_revisions, move |change| {
-            owners_concerned(change, KIND, of_revision.store(), |set| &set.selector)
+            owners_to_enqueue(change, KIND, of_revision.store(), |set| &set.selector)
         })
         .watches(&claims, move |change| {
             let is_gone = change.new.is_none();
@@ -92,7 +95,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     manager.add(controller);
 }
 
-/// Whether a claim of this name is one of a set's.
+/// True if a claim of this name belongs to the set.
 fn has_claim(set: &StatefulSet, claim: &str) -> bool {
     set.claim_templates.iter().any(|template| {
         let pod = claim.strip_prefix(&*template.name).and_then(|rest| rest.strip_prefix('-'));
@@ -107,36 +110,36 @@ struct StatefulSets {
     claims: Informer<PersistentVolumeClaim>,
     pods: PodControl,
     history: History,
-    /// To the sets themselves.
-    writes: OwnWrites,
-    claim_writes: OwnWrites,
+    /// Writes to the sets themselves.
+    writes: ReadYourWrites,
+    claim_writes: ReadYourWrites,
     clock: Clock,
     stale: StaleSyncs,
 }
 
-/// Why a set could not be looked after.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Behind(#[from] Behind),
+    StaleCache(#[from] StaleCache),
     #[error(transparent)]
     Claims(#[from] ClaimError),
-    #[error("the server refused")]
-    Refused(#[from] kube::Error),
+    #[error("request to the server failed")]
+    Request(#[from] kube::Error),
     #[error("failed to create PVC {0}")]
     Claim(Box<str>, #[source] kube::Error),
     #[error("pvc {0} is being deleted")]
-    ClaimIsGoing(Box<str>),
-    #[error("every name of a new revision is taken")]
+    ClaimTerminating(Box<str>),
+    #[error("hash collision: all names tried for the new revision are taken")]
     Collision,
 }
 
 impl Error {
-    /// What people are told in events.
-    fn told(&self) -> String {
+    /// Text for events.
+    fn event_message(&self) -> String {
         match self {
-            Self::Refused(error) => refusal::message(error),
-            Self::Claim(name, error) => format!("failed to create PVC {name}: {}", refusal::message(error)),
+            Self::Request(error) => api_error::message(error),
+            Self::Claim(name, error) => format!("failed to create PVC {name}: {}", api_error::message(error)),
             other => other.to_string(),
         }
     }
@@ -153,23 +156,23 @@ impl Reconcile for StatefulSets {
         self.stale.check("apps", "controllerrevisions", self.history.seen(key).await)?;
         let Some(set) = self.sets.store().get(key) else { return Ok(Action::AwaitChange) };
         let owner = Owner { key, kind: KIND, metadata: &set.metadata };
-        let again = self.look_after(owner, &set).await?;
-        Ok(again.map_or(Action::AwaitChange, Action::RequeueAfter))
+        let requeue_after = self.sync(owner, &set).await?;
+        Ok(requeue_after.map_or(Action::AwaitChange, Action::RequeueAfter))
     }
 }
 
 /// The revisions of a set.
 struct Revisions {
     all: Vec<Arc<ControllerRevision>>,
-    /// What pods were made after, until all are new.
+    /// Revision of the old pods, until all are updated.
     current: Arc<ControllerRevision>,
-    /// How the set looks now.
+    /// Revision of the current template.
     update: Arc<ControllerRevision>,
     collision_count: i32,
 }
 
 impl StatefulSets {
-    async fn look_after(&self, owner: Owner<'_>, set: &StatefulSet) -> Result<Option<Duration>, Error> {
+    async fn sync(&self, owner: Owner<'_>, set: &StatefulSet) -> Result<Option<Duration>, Error> {
         let is_member = |pod: &Pod| {
             let is_named = ordinal(set.metadata.name(), pod.metadata.name()).is_some();
             is_named && set.selector.matches(&pod.metadata.labels)
@@ -177,8 +180,8 @@ impl StatefulSets {
         let candidates = self.pods.candidates(&owner);
         let pods = self.pods.claim(&self.objects, &owner, candidates, is_member, &[]).await?;
         let Some(revisions) = self.revisions(&owner, set).await? else { return Ok(None) };
-        let claim = |name: &str| self.claims.store().get(&owner.beside(name));
-        let plan = plan(&Known {
+        let claim = |name: &str| self.claims.store().get(&owner.namespaced_key(name));
+        let plan = plan(&Observed {
             set,
             pods: &pods,
             claim: &claim,
@@ -187,85 +190,85 @@ impl StatefulSets {
             collision_count: revisions.collision_count,
             now: self.clock.now(),
         });
-        let on = Working { owner, set, current: &revisions.current, update: &revisions.update };
+        let on = SyncContext { owner, set, current: &revisions.current, update: &revisions.update };
         let mut done = Ok(());
         for phase in &plan.phases {
-            done = self.carry_out(&on, phase).await;
+            done = self.apply(&on, phase).await;
             if done.is_err() {
                 break;
             }
         }
         self.write_status(&owner, set, &plan.status).await?;
         done?;
-        self.forget_revisions(&owner, set, &pods, &revisions).await?;
-        Ok(plan.again)
+        self.truncate_history(&owner, set, &pods, &revisions).await?;
+        Ok(plan.requeue_after)
     }
 
-    /// Carefully at first, if there is much to do.
-    async fn carry_out(&self, on: &Working<'_>, acts: &[Act]) -> Result<(), Error> {
+    /// Starts with small batches if the set is parallel.
+    async fn apply(&self, on: &SyncContext<'_>, steps: &[Step]) -> Result<(), Error> {
         let next = AtomicUsize::new(0);
         let attempt = || async {
-            match acts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                Some(act) => self.act(on, act).await,
+            match steps.get(next.fetch_add(1, Ordering::Relaxed)) {
+                Some(step) => self.step(on, step).await,
                 None => Ok(()),
             }
         };
         if on.set.is_parallel {
-            return slow_start(acts.len(), attempt).await.1;
+            return slow_start(steps.len(), attempt).await.1;
         }
-        for act in acts {
-            self.act(on, act).await?;
+        for step in steps {
+            self.step(on, step).await?;
         }
         Ok(())
     }
 
-    /// The revisions of a set, with that of how it looks now. A set that is going makes none: the garbage
-    /// collector deletes what it makes, and the set would never be rid of dependents.
+    /// The revisions of a set, including that of its current template. A terminating set creates none: the garbage
+    /// collector would delete it, and the set would never get rid of its dependents.
     async fn revisions(&self, owner: &Owner<'_>, set: &StatefulSet) -> Result<Option<Revisions>, Error> {
         let matches = |revision: &ControllerRevision| set.selector.matches(&revision.metadata.labels);
         let all = self.history.claim(&self.objects, owner, matches).await?;
-        let placed = place(&all, &set.snapshot);
+        let classified = classify(&all, &set.snapshot);
         let mut collision_count = set.status.collision_count.unwrap_or_default();
-        let update = match placed.current {
+        let update = match classified.current {
             Some(update) => {
-                if update.revision < placed.number {
-                    self.history.renumber(owner, &update, placed.number).await?;
+                if update.revision < classified.number {
+                    self.history.renumber(owner, &update, classified.number).await?;
                 }
                 update
             }
             None if set.metadata.is_terminating() => return Ok(None),
-            None => self.make_revision(owner, set, placed.number, &mut collision_count).await?,
+            None => self.create_revision(owner, set, classified.number, &mut collision_count).await?,
         };
         let current = all.iter().find(|revision| revision.name() == &*set.status.current_revision).cloned();
         let current = current.unwrap_or_else(|| Arc::clone(&update));
         Ok(Some(Revisions { all, current, update, collision_count }))
     }
 
-    async fn make_revision(
+    async fn create_revision(
         &self,
         owner: &Owner<'_>,
         set: &StatefulSet,
         number: i64,
         collision_count: &mut i32,
     ) -> Result<Arc<ControllerRevision>, Error> {
-        // What it looked like when its status was last written is not gone unless the set is.
+        // The revision of the observed generation exists, unless the set is gone.
         if set.status.observed_generation == set.metadata.generation {
-            owner.confirm::<Error>(&self.objects, &self.writes).await?;
+            owner.ensure_exists::<Error>(&self.objects, &self.writes).await?;
         }
         let mut labels = set.template_labels.clone();
         labels[HASH_LABEL] = set.snapshot.hash(Some(*collision_count)).into();
         for _ in 0..MAX_COLLISIONS {
             let name = history::name(set.metadata.name(), &set.snapshot.hash(Some(*collision_count)));
-            match self.history.make(owner, &name, &labels, &set.snapshot, number).await? {
-                Made::There(revision) => return Ok(revision),
-                Made::Collision => *collision_count = collision_count.saturating_add(1),
+            match self.history.create(owner, &name, &labels, &set.snapshot, number).await? {
+                CreateResult::Created(revision) => return Ok(revision),
+                CreateResult::Collision => *collision_count = collision_count.saturating_add(1),
             }
         }
         Err(Error::Collision)
     }
 
-    /// Deletes the oldest revisions above the limit that no pod is of.
-    async fn forget_revisions(
+    /// Deletes the oldest revisions beyond the limit that no pod uses.
+    async fn truncate_history(
         &self,
         owner: &Owner<'_>,
         set: &StatefulSet,
@@ -295,6 +298,6 @@ impl StatefulSets {
         let params = PatchParams::default();
         let written = self.objects.patch_subresource(owner.key, "status", &params, &patch).await;
         owner.note(&self.writes, version, &written);
-        refusal::unless_outdated(written)
+        api_error::ignore_outdated(written)
     }
 }

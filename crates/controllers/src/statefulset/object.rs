@@ -1,4 +1,4 @@
-//! StatefulSets as their controller sees them.
+//! View of a StatefulSet.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,28 +10,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::history::Snapshot;
-use crate::view::{Described, ONE_REPLICA};
+use crate::view::{ONE_REPLICA, ObjectView};
 
-/// A StatefulSet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Wire")]
 pub(super) struct StatefulSet {
     pub(super) metadata: ObjectMetadata,
     pub(super) replicas: i32,
-    /// Which pods are its own.
+    /// Selector of its pods.
     pub(super) selector: Selector,
-    /// The part of the selector that its claims get as labels.
+    /// Labels for its claims: the `matchLabels` of the selector.
     pub(super) match_labels: BTreeMap<String, String>,
-    /// What its pods look like.
+    /// The pod template as stored in revisions.
     pub(super) snapshot: Snapshot,
-    /// Labels that its pods have.
+    /// Labels of the template.
     pub(super) template_labels: Value,
     pub(super) service_name: Box<str>,
-    /// Whether pods are made and deleted all at once, rather than one after the other.
+    /// True if pods are created and deleted at once, rather than one after the other.
     pub(super) is_parallel: bool,
     pub(super) strategy: Strategy,
     pub(super) min_ready_seconds: i32,
-    /// None for no limit.
+    /// `None` for no limit.
     pub(super) revision_history_limit: Option<usize>,
     pub(super) first_ordinal: i32,
     pub(super) claim_templates: Vec<ClaimTemplate>,
@@ -39,11 +38,11 @@ pub(super) struct StatefulSet {
     pub(super) status: Status,
 }
 
-/// What a claim of each pod looks like.
+/// Template of a claim for each pod.
 #[derive(Clone, Debug)]
 pub(super) struct ClaimTemplate {
     pub(super) name: Box<str>,
-    /// All of it, as JSON.
+    /// The whole template as JSON.
     text: Box<str>,
 }
 
@@ -53,13 +52,13 @@ impl ClaimTemplate {
     }
 }
 
-/// How pods come to look as the set does now.
+/// Update strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
-    /// When somebody deletes them.
+    /// Pods are replaced after a user deletes them.
     OnDelete,
-    /// One after the other, from the last to the first that is not before the partition. The server always
-    /// says which that is; without it, pods that are gone come back as they were.
+    /// Pods are replaced one after the other, from the last one down to the partition. The API server always sets the
+    /// partition; without it, deleted pods are created from their old revision.
     RollingUpdate { partition: Option<i32> },
 }
 
@@ -69,14 +68,14 @@ impl Default for Strategy {
     }
 }
 
-/// Whether claims go with what they were made for.
+/// Retention policy: claims may be deleted with their set, or when it is scaled down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Retention {
     pub(super) delete_when_deleted: bool,
     pub(super) delete_when_scaled: bool,
 }
 
-/// What is known of its pods.
+/// Status of a StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
@@ -97,14 +96,14 @@ impl View for StatefulSet {
     }
 }
 
-impl Described for StatefulSet {
+impl ObjectView for StatefulSet {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }
 }
 
 impl StatefulSet {
-    /// The ordinals of its pods; none if it is to have none.
+    /// Ordinals of its pods; empty without replicas.
     pub(super) fn ordinals(&self) -> RangeInclusive<i64> {
         let first = i64::from(self.first_ordinal);
         first..=first + i64::from(self.replicas) - 1
@@ -165,7 +164,7 @@ struct WireRetention {
     when_scaled: Box<str>,
 }
 
-/// The server's default.
+/// The API server's default.
 const HISTORY_LIMIT: i32 = 10;
 
 impl From<Wire> for StatefulSet {
@@ -181,7 +180,7 @@ impl From<Wire> for StatefulSet {
         Self {
             metadata: wire.metadata,
             replicas: spec.replicas.unwrap_or(ONE_REPLICA).max(0),
-            // The server lets none pass that cannot be read.
+            // Validation rejects invalid selectors.
             selector: spec.selector.to_selector().unwrap_or_else(|_| Selector::nothing()),
             match_labels: spec.selector.match_labels,
             template_labels: spec.template.pointer("/metadata/labels").cloned().unwrap_or_default(),

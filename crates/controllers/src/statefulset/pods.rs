@@ -1,4 +1,4 @@
-//! Making, mending and deleting the pods of a StatefulSet and their claims, and telling people of it.
+//! Creates, repairs and deletes the pods of a StatefulSet and their claims, and records events.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 use super::claims::{self, Owners, PodIdentity, claim_name, new_claim, owners_patch};
 use super::identity::{identity_labels, identity_matches, new_pod, pod_name, storage_matches, volumes};
 use super::object::{ClaimTemplate, StatefulSet};
-use super::plan::{Act, pod_identity};
+use super::plan::{Step, pod_identity};
 use super::{Error, StatefulSets};
+use crate::api_error;
 use crate::history::ControllerRevision;
 use crate::pod_control::Owner;
-use crate::refusal;
 use crate::view::Pod;
 
-/// A set, and what its pods are made after.
-pub(super) struct Working<'a> {
+/// A set, and the revisions of its pods.
+pub(super) struct SyncContext<'a> {
     pub(super) owner: Owner<'a>,
     pub(super) set: &'a StatefulSet,
     pub(super) current: &'a ControllerRevision,
     pub(super) update: &'a ControllerRevision,
 }
 
-/// What was done to a pod or a claim, as events call it.
+/// Operation on a pod or a claim, as in events.
 #[derive(Clone, Copy)]
 enum Verb {
     Create,
@@ -54,32 +54,33 @@ impl fmt::Display for Verb {
 }
 
 impl StatefulSets {
-    pub(super) async fn act(&self, on: &Working<'_>, act: &Act) -> Result<(), Error> {
-        match act {
-            Act::Create { ordinal, is_updated } => self.create(on, *ordinal, *is_updated).await,
-            Act::Delete(pod) => self.delete(on, pod).await,
-            Act::CompleteClaims { pod, ordinal } => {
+    pub(super) async fn step(&self, on: &SyncContext<'_>, step: &Step) -> Result<(), Error> {
+        match step {
+            Step::Create { ordinal, is_updated } => self.create(on, *ordinal, *is_updated).await,
+            Step::Delete(pod) => self.delete(on, pod).await,
+            Step::CompleteClaims { pod, ordinal } => {
                 self.create_claims(on, pod.metadata.name(), *ordinal).await?;
-                let mended = self.mend_claims(on, pod_identity(on.set, pod, *ordinal), *ordinal).await;
-                mended
-                    .inspect_err(|error| self.tell_of_pod(on, Verb::Update, pod.metadata.name(), Err(error)))
+                let repaired = self.repair_claims(on, pod_identity(on.set, pod, *ordinal), *ordinal).await;
+                repaired.inspect_err(|error| {
+                    self.record_pod_event(on, Verb::Update, pod.metadata.name(), Err(error))
+                })
             }
-            Act::Mend { pod, ordinal } => {
-                let mended = self.mend(on, pod, *ordinal).await;
-                self.tell_of_pod(on, Verb::Update, pod.metadata.name(), mended.as_ref().map(|&()| ()));
-                mended
+            Step::Repair { pod, ordinal } => {
+                let repaired = self.repair(on, pod, *ordinal).await;
+                self.record_pod_event(on, Verb::Update, pod.metadata.name(), repaired.as_ref().map(|&()| ()));
+                repaired
             }
-            Act::MendClaims { pod, ordinal } => {
-                self.mend_claims(on, pod_identity(on.set, pod, *ordinal), *ordinal).await
+            Step::RepairClaims { pod, ordinal } => {
+                self.repair_claims(on, pod_identity(on.set, pod, *ordinal), *ordinal).await
             }
         }
     }
 
-    /// Makes a pod, after its claims.
-    async fn create(&self, on: &Working<'_>, ordinal: i64, is_updated: bool) -> Result<(), Error> {
+    /// Creates a pod, after its claims.
+    async fn create(&self, on: &SyncContext<'_>, ordinal: i64, is_updated: bool) -> Result<(), Error> {
         let name = pod_name(on.set, ordinal);
-        let told = |error: &Error| self.tell_of_pod(on, Verb::Create, &name, Err(error));
-        self.create_claims(on, &name, ordinal).await.inspect_err(told)?;
+        let record_failure = |error: &Error| self.record_pod_event(on, Verb::Create, &name, Err(error));
+        self.create_claims(on, &name, ordinal).await.inspect_err(record_failure)?;
         let revision = if is_updated { on.update } else { on.current };
         let pod = new_pod(&on.owner, on.set, ordinal, revision.name(), &revision.data);
         let uid = match self.pods.objects().create::<Written>(on.owner.key, &pod).await {
@@ -87,43 +88,43 @@ impl StatefulSets {
                 self.pods.note(on.owner.key, &written);
                 written.metadata.uid
             }
-            // Ours, and not known yet; or somebody else's, who is in the way.
-            Err(error) if refusal::exists_already(&error) => return Err(error.into()),
-            Err(error) if refusal::is_terminating(&error) => return Ok(()),
+            // It is the set's own and the informer has not seen it yet, or another pod is in the way.
+            Err(error) if api_error::already_exists(&error) => return Err(error.into()),
+            Err(error) if api_error::namespace_is_terminating(&error) => return Ok(()),
             Err(error) => {
                 let error = error.into();
-                told(&error);
+                record_failure(&error);
                 return Err(error);
             }
         };
         let pod = PodIdentity { name: &name, uid: &uid, is_wanted: true };
-        let mended = self.mend_claims(on, pod, ordinal).await;
-        mended.inspect_err(|error| self.tell_of_pod(on, Verb::Update, &name, Err(error)))?;
-        self.tell_of_pod(on, Verb::Create, &name, Ok(()));
+        let repaired = self.repair_claims(on, pod, ordinal).await;
+        repaired.inspect_err(|error| self.record_pod_event(on, Verb::Update, &name, Err(error)))?;
+        self.record_pod_event(on, Verb::Create, &name, Ok(()));
         Ok(())
     }
 
-    async fn delete(&self, on: &Working<'_>, pod: &Pod) -> Result<(), Error> {
+    async fn delete(&self, on: &SyncContext<'_>, pod: &Pod) -> Result<(), Error> {
         let metadata = &pod.metadata;
         let preconditions = Preconditions { uid: Some(metadata.uid().to_owned()), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let key = on.owner.beside(metadata.name());
+        let key = on.owner.namespaced_key(metadata.name());
         match self.pods.objects().delete(&key, &params).await {
-            // Another one has its name; this one is gone.
-            Err(error) if !refusal::is_conflict(&error) => {
+            // The name belongs to another pod; this one is gone.
+            Err(error) if !api_error::is_conflict(&error) => {
                 let error = error.into();
-                self.tell_of_pod(on, Verb::Delete, metadata.name(), Err(&error));
+                self.record_pod_event(on, Verb::Delete, metadata.name(), Err(&error));
                 return Err(error);
             }
             _ => {}
         }
         self.pods.note_deleted(on.owner.key, key, metadata.uid());
-        self.tell_of_pod(on, Verb::Delete, metadata.name(), Ok(()));
+        self.record_pod_event(on, Verb::Delete, metadata.name(), Ok(()));
         Ok(())
     }
 
-    /// Makes a pod what it should be, as far as the server lets that be changed.
-    async fn mend(&self, on: &Working<'_>, pod: &Arc<Pod>, ordinal: i64) -> Result<(), Error> {
+    /// Repairs a pod, as far as the server allows that.
+    async fn repair(&self, on: &SyncContext<'_>, pod: &Arc<Pod>, ordinal: i64) -> Result<(), Error> {
         let (set, name) = (on.set, pod.metadata.name());
         let mut patch = json!({"metadata": {"resourceVersion": pod.metadata.resource_version()}});
         let mut is_changed = false;
@@ -133,27 +134,27 @@ impl StatefulSets {
         }
         if !storage_matches(set, pod, ordinal) {
             self.create_claims(on, name, ordinal).await?;
-            let whole: Option<Value> = self.pods.objects().get(&on.owner.beside(name)).await?;
+            let whole: Option<Value> = self.pods.objects().get(&on.owner.namespaced_key(name)).await?;
             let others = whole.as_ref().and_then(|pod| pod.pointer("/spec/volumes")?.as_array());
             patch["spec"]["volumes"] = volumes(set, ordinal, others.map_or(&[], Vec::as_slice)).into();
             is_changed = true;
         }
-        self.mend_claims(on, pod_identity(set, pod, ordinal), ordinal).await?;
+        self.repair_claims(on, pod_identity(set, pod, ordinal), ordinal).await?;
         if is_changed {
-            let (key, patch) = (on.owner.beside(name), Patch::Merge(patch));
+            let (key, patch) = (on.owner.namespaced_key(name), Patch::Merge(patch));
             let written = self.pods.objects().patch::<Written>(&key, &PatchParams::default(), &patch).await?;
             self.pods.note(on.owner.key, &written);
         }
         Ok(())
     }
 
-    /// Makes the claims of a pod that are not there. What is about to go is in the way.
-    async fn create_claims(&self, on: &Working<'_>, pod: &str, ordinal: i64) -> Result<(), Error> {
+    /// Creates missing claims of a pod. Terminating claims are in the way.
+    async fn create_claims(&self, on: &SyncContext<'_>, pod: &str, ordinal: i64) -> Result<(), Error> {
         let mut failure = Ok(());
         for template in &on.set.claim_templates {
             let name = claim_name(on.set, template, ordinal);
-            let done = match self.claims.store().get(&on.owner.beside(&name)) {
-                Some(claim) if claim.metadata.is_terminating() => Err(Error::ClaimIsGoing(name.into())),
+            let done = match self.claims.store().get(&on.owner.namespaced_key(&name)) {
+                Some(claim) if claim.metadata.is_terminating() => Err(Error::ClaimTerminating(name.into())),
                 Some(_) => Ok(()),
                 None => self.create_claim(on, template, pod, ordinal).await,
             };
@@ -164,45 +165,51 @@ impl StatefulSets {
 
     async fn create_claim(
         &self,
-        on: &Working<'_>,
+        on: &SyncContext<'_>,
         template: &ClaimTemplate,
         pod: &str,
         ordinal: i64,
     ) -> Result<(), Error> {
         let name = claim_name(on.set, template, ordinal);
         let claim = new_claim(on.set, template, ordinal);
-        // A claim that stays when its set goes is collected by nobody, so no set that is gone may make one.
+        // A claim that is not deleted with its set would never be garbage collected, so a deleted set must not create
+        // one.
         if !on.set.retention.delete_when_deleted {
-            on.owner.confirm::<Error>(&self.objects, &self.writes).await?;
+            on.owner.ensure_exists::<Error>(&self.objects, &self.writes).await?;
         }
         match self.claim_objects.create::<Written>(on.owner.key, &claim).await {
             Ok(written) => {
                 self.claim_writes.note(on.owner.key, &written.metadata.resource_version);
                 let message =
                     format!("Create Claim {name} Pod {pod} in StatefulSet {} success", on.owner.key.name());
-                self.pods.tell(&on.owner, EventType::Normal, "SuccessfulCreate", message);
+                self.pods.record_event(&on.owner, EventType::Normal, "SuccessfulCreate", message);
                 Ok(())
             }
-            // Neither will the pod be.
-            Err(error) if refusal::is_terminating(&error) => Ok(()),
+            // Creating the pod will fail, too.
+            Err(error) if api_error::namespace_is_terminating(&error) => Ok(()),
             Err(error) => {
-                if !refusal::exists_already(&error) {
+                if !api_error::already_exists(&error) {
                     let message = format!(
                         "Create Claim {name} for Pod {pod} in StatefulSet {} failed error: {}",
                         on.owner.key.name(),
-                        refusal::message(&error)
+                        api_error::message(&error)
                     );
-                    self.pods.tell(&on.owner, EventType::Warning, "FailedCreate", message);
+                    self.pods.record_event(&on.owner, EventType::Warning, "FailedCreate", message);
                 }
                 Err(Error::Claim(name.into(), error))
             }
         }
     }
 
-    /// Has the claims of a pod go with whom they should.
-    async fn mend_claims(&self, on: &Working<'_>, pod: PodIdentity<'_>, ordinal: i64) -> Result<(), Error> {
+    /// Sets the owners of a pod's claims.
+    async fn repair_claims(
+        &self,
+        on: &SyncContext<'_>,
+        pod: PodIdentity<'_>,
+        ordinal: i64,
+    ) -> Result<(), Error> {
         for template in &on.set.claim_templates {
-            let key = on.owner.beside(&claim_name(on.set, template, ordinal));
+            let key = on.owner.namespaced_key(&claim_name(on.set, template, ordinal));
             let Some(claim) = self.claims.store().get(&key) else { continue };
             let owners = &claim.metadata.owner_references;
             if claims::has_other_controller(on.set, owners, pod) {
@@ -210,7 +217,7 @@ impl StatefulSets {
                     "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim",
                     key.name()
                 );
-                self.pods.tell(&on.owner, EventType::Warning, "ConflictingController", message);
+                self.pods.record_event(&on.owner, EventType::Warning, "ConflictingController", message);
             }
             if let Owners::Replace(owners) = claims::owners(on.set, owners, pod) {
                 let patch = Patch::Merge(owners_patch(&claim.metadata, &owners));
@@ -223,16 +230,21 @@ impl StatefulSets {
         Ok(())
     }
 
-    fn tell_of_pod(&self, on: &Working<'_>, verb: Verb, pod: &str, outcome: Result<(), &Error>) {
+    fn record_pod_event(&self, on: &SyncContext<'_>, verb: Verb, pod: &str, outcome: Result<(), &Error>) {
         let (successful, failed) = verb.reasons();
         let about = format!("{verb} Pod {pod} in StatefulSet {}", on.owner.key.name());
         match outcome {
             Ok(()) => {
-                self.pods.tell(&on.owner, EventType::Normal, successful, format!("{about} successful"));
+                self.pods.record_event(
+                    &on.owner,
+                    EventType::Normal,
+                    successful,
+                    format!("{about} successful"),
+                );
             }
             Err(error) => {
-                let message = format!("{about} failed error: {}", error.told());
-                self.pods.tell(&on.owner, EventType::Warning, failed, message);
+                let message = format!("{about} failed error: {}", error.event_message());
+                self.pods.record_event(&on.owner, EventType::Warning, failed, message);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is planned for StatefulSets, in tables, and what becomes of sets that are played at random.
+//! Plans for StatefulSets as tables, and random simulations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::claims::claim_name;
 use super::identity::ordinal;
 use super::object::{StatefulSet, Status};
-use super::plan::{Act, Known, Plan, plan};
+use super::plan::{Observed, Plan, Step, plan};
 use crate::view::{PersistentVolumeClaim, Pod};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -63,17 +63,25 @@ fn planned(set: &StatefulSet, pods: &[Arc<Pod>], claims: &BTreeMap<String, Value
         Some(Arc::new(serde_json::from_value(claims.get(name)?.clone()).unwrap()))
     };
     let (current_revision, update_revision) = ("old", "new");
-    plan(&Known { set, pods, claim: &claim, current_revision, update_revision, collision_count: 0, now: NOW })
+    plan(&Observed {
+        set,
+        pods,
+        claim: &claim,
+        current_revision,
+        update_revision,
+        collision_count: 0,
+        now: NOW,
+    })
 }
 
 fn text(plan: &Plan) -> String {
-    let act = |act: &Act| match act {
-        Act::Create { ordinal, is_updated: true } => format!("+{ordinal}"),
-        Act::Create { ordinal, is_updated: false } => format!("+{ordinal}old"),
-        Act::Delete(pod) => format!("-{}", ordinal("web", pod.metadata.name()).unwrap()),
-        Act::CompleteClaims { ordinal, .. } => format!("?{ordinal}"),
-        Act::Mend { ordinal, .. } => format!("!{ordinal}"),
-        Act::MendClaims { ordinal, .. } => format!("~{ordinal}"),
+    let act = |act: &Step| match act {
+        Step::Create { ordinal, is_updated: true } => format!("+{ordinal}"),
+        Step::Create { ordinal, is_updated: false } => format!("+{ordinal}old"),
+        Step::Delete(pod) => format!("-{}", ordinal("web", pod.metadata.name()).unwrap()),
+        Step::CompleteClaims { ordinal, .. } => format!("?{ordinal}"),
+        Step::Repair { ordinal, .. } => format!("!{ordinal}"),
+        Step::RepairClaims { ordinal, .. } => format!("~{ordinal}"),
     };
     plan.phases.iter().flatten().map(act).collect::<Vec<_>>().join(" ")
 }
@@ -83,7 +91,7 @@ fn check(set: &StatefulSet, having: &str, expected: &str) {
 }
 
 #[test]
-fn pods_come_and_go_in_order() {
+fn pods_are_created_and_deleted_in_order() {
     let ordered = set(3, json!({}));
     for (having, expected) in [
         ("", "+0"),
@@ -110,7 +118,7 @@ fn pods_come_and_go_in_order() {
 }
 
 #[test]
-fn parallel_pods_do_not_wait_for_each_other() {
+fn parallel_sets_do_not_wait() {
     let parallel = set(3, json!({"podManagementPolicy": "Parallel"}));
     for (having, expected) in [
         ("", "+0 +1 +2"),
@@ -126,7 +134,7 @@ fn parallel_pods_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn old_pods_are_replaced_from_the_last_to_the_partition() {
+fn rolling_update_replaces_from_the_last_pod_to_the_partition() {
     let rolling = |partition: i32| {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
         set(3, json!({"updateStrategy": strategy}))
@@ -152,7 +160,7 @@ fn old_pods_are_replaced_from_the_last_to_the_partition() {
 }
 
 #[test]
-fn claims_are_completed_and_go_with_whom_they_should() {
+fn missing_claims_are_created_and_owners_set() {
     let templates = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     let with = |policy: Value| {
         set(1, json!({"volumeClaimTemplates": templates, "persistentVolumeClaimRetentionPolicy": policy}))
@@ -186,7 +194,7 @@ fn claims_are_completed_and_go_with_whom_they_should() {
 }
 
 #[test]
-fn the_status_counts_pods_and_completes_updates() {
+fn status_counts_pods_and_completes_updates() {
     let rolled = planned(&set(2, json!({})), &pods("0:new:a 1:new:r"), &BTreeMap::new());
     let expected = Status {
         observed_generation: 2,
@@ -200,14 +208,14 @@ fn the_status_counts_pods_and_completes_updates() {
         collision_count: Some(0),
     };
     assert_eq!(rolled.status, expected);
-    assert_eq!(rolled.again.map(|again| again.as_secs()), Some(5));
+    assert_eq!(rolled.requeue_after.map(|requeue_after| requeue_after.as_secs()), Some(5));
     let rolling = planned(&set(3, json!({})), &pods("0:old:a 1:old:a 2:new:a 3:new:d"), &BTreeMap::new());
     let Status { replicas, current_replicas, updated_replicas, current_revision, .. } = rolling.status;
     assert_eq!((replicas, current_replicas, updated_replicas, &*current_revision), (4, 2, 1, "old"));
 }
 
-/// A set that is played: pods by ordinal, as revision and state, and the claims that were ever made.
-struct Game {
+/// A simulated set: pods by ordinal with revision and state, and all claims ever created.
+struct Simulation {
     seed: u64,
     rng: Rng,
     set: StatefulSet,
@@ -215,7 +223,7 @@ struct Game {
     claims: BTreeSet<String>,
 }
 
-impl Game {
+impl Simulation {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::seeded(seed);
         let replicas = i32::try_from(rng.below(5)).unwrap();
@@ -231,7 +239,7 @@ impl Game {
         Self { seed, rng, set, pods, claims: BTreeSet::new() }
     }
 
-    /// Does what is planned, and checks what must hold whatever happens. Whether there was something to do.
+    /// Applies the plan and checks the invariants. True if there was something to do.
     fn step(&mut self) -> bool {
         let text: Vec<_> = self
             .pods
@@ -241,11 +249,11 @@ impl Game {
         let claims =
             self.claims.iter().map(|name| (name.clone(), json!({"metadata": {"name": name}}))).collect();
         let plan = planned(&self.set, &pods(&text.join(" ")), &claims);
-        let acts: Vec<_> = plan.phases.into_iter().flatten().collect();
+        let steps: Vec<_> = plan.phases.into_iter().flatten().collect();
         let seed = self.seed;
-        for act in &acts {
+        for act in &steps {
             match act {
-                Act::Create { ordinal, .. } => {
+                Step::Create { ordinal, .. } => {
                     let before = self.set.ordinals().take_while(|before| before < ordinal);
                     let settled =
                         |before: i64| self.pods.get(&before).is_some_and(|(_, state)| *state == 'a');
@@ -258,24 +266,24 @@ impl Game {
                     let twice = self.pods.insert(*ordinal, ("new", 'p')).is_some();
                     assert!(!twice, "seed {seed}: {ordinal} is there twice");
                 }
-                Act::Delete(pod) => {
+                Step::Delete(pod) => {
                     let ordinal = ordinal("web", pod.metadata.name()).unwrap();
                     let (_, state) = self.pods.get_mut(&ordinal).unwrap();
                     *state = 'd';
                 }
-                Act::CompleteClaims { ordinal, .. }
-                | Act::Mend { ordinal, .. }
-                | Act::MendClaims { ordinal, .. } => {
+                Step::CompleteClaims { ordinal, .. }
+                | Step::Repair { ordinal, .. }
+                | Step::RepairClaims { ordinal, .. } => {
                     self.claims.insert(claim_name(&self.set, &self.set.claim_templates[0], *ordinal));
                 }
             }
         }
-        let deleted = acts.iter().filter(|act| matches!(act, Act::Delete(_))).count();
-        assert!(self.set.is_parallel || acts.len() <= 1 && deleted <= 1, "seed {seed}: one at a time");
-        !acts.is_empty()
+        let deleted = steps.iter().filter(|act| matches!(act, Step::Delete(_))).count();
+        assert!(self.set.is_parallel || steps.len() <= 1 && deleted <= 1, "seed {seed}: one at a time");
+        !steps.is_empty()
     }
 
-    /// What becomes of pods in a while.
+    /// Advances the state of the pods.
     fn age(&mut self, fails: bool) -> bool {
         let before = self.pods.clone();
         self.pods.retain(|_, (_, state)| *state != 'd');
@@ -303,13 +311,13 @@ impl Game {
         let ordinals: Vec<_> = self.pods.keys().copied().collect();
         assert_eq!(ordinals, self.set.ordinals().collect::<Vec<_>>(), "seed {}", self.seed);
         assert!(self.pods.values().all(|pod| *pod == ("new", 'a')), "seed {}: {:?}", self.seed, self.pods);
-        assert!(self.claims.is_superset(&claims), "claims stay");
+        assert!(self.claims.is_superset(&claims), "claims are kept");
     }
 }
 
 #[test]
-fn sets_end_up_as_wanted_whatever_fails() {
+fn random_failures_converge_to_the_desired_state() {
     for seed in 0..100 {
-        Game::new(seed).play();
+        Simulation::new(seed).play();
     }
 }

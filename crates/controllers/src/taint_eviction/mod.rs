@@ -1,8 +1,7 @@
-//! Pods leave nodes whose taints with the effect `NoExecute` they do not tolerate, at once or after the time
-//! they tolerate them for.
+//! Evicts pods from nodes with `NoExecute` taints that they do not tolerate, at once or after the tolerated time.
 //!
-//! That time begins when the taint is seen here, as upstream has it, and a pod keeps it until nothing makes
-//! it leave any more.
+//! The time begins when the taint is observed here, as in Kubernetes, and a pod keeps its deadline until no taint
+//! evicts it any more.
 
 mod plan;
 
@@ -19,55 +18,55 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 
 use crate::view::{Node, PODS_BY_NODE, Pod, Taint, nodes, pods_by_node, rfc3339};
-use crate::{Registration, Settings, refusal};
+use crate::{Registration, Settings, api_error};
 use plan::{Stay, no_execute, stay};
 
-/// As many pods at a time as upstream (`UpdateWorkerSize`).
+/// Concurrent reconciles: Kubernetes' `UpdateWorkerSize`.
 const WORKERS: usize = 8;
 
-/// Upstream's limits of how late pods leave: five milliseconds to four minutes.
+/// Kubernetes' buckets for the delay of evictions: five milliseconds to four minutes.
 const DELAYS: [f64; 12] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
 
 pub(crate) const REGISTRATION: Registration = Registration { name: "taint-eviction-controller", register };
 
 fn register(manager: &mut Manager, settings: &Settings) {
     let (nodes, pods) = (nodes(manager), pods_by_node(manager));
-    let leaving = Arc::new(Leaving::default());
+    let deadlines = Arc::new(Deadlines::default());
     let reconcile = TaintEviction {
         objects: Objects::of::<k8s_openapi::api::core::v1::Pod>(manager.client()),
         node_objects: Objects::of::<k8s_openapi::api::core::v1::Node>(manager.client()),
         nodes: nodes.clone(),
         pods: pods.clone(),
-        leaving: Arc::clone(&leaving),
+        deadlines: Arc::clone(&deadlines),
         recorder: manager.recorder(REGISTRATION.name),
         clock: settings.clock.clone(),
         deleted: manager
             .metrics()
-            .counter("taint_eviction_controller_pod_deletions_total", "Pods that had to leave a node."),
+            .counter("taint_eviction_controller_pod_deletions_total", "Pods evicted from nodes."),
         delay: manager.metrics().histogram(
             "taint_eviction_controller_pod_deletion_duration_seconds",
-            "How long after the time at which it had to leave a pod was deleted.",
+            "Delay between the time at which a pod had to be evicted and its deletion.",
             Buckets::new(&DELAYS),
         ),
     };
     let (of_pods, on_nodes) = (nodes.clone(), pods.clone());
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("noexec_taint_pod")
-        .watches(&pods, move |change| concerned(change, &of_pods, &leaving))
-        .watches(&nodes, move |change| on_tainted(change, &on_nodes))
+        .watches(&pods, move |change| pod_to_check(change, &of_pods, &deadlines))
+        .watches(&nodes, move |change| pods_on_node(change, &on_nodes))
         .workers(WORKERS);
     manager.add(controller);
 }
 
-/// A pod on a node that makes pods leave, or one that was to leave.
-fn concerned(change: &Change<Pod>, nodes: &Informer<Node>, leaving: &Leaving) -> Option<ObjectKey> {
+/// Pods on nodes with eviction taints, and pods with a deadline.
+fn pod_to_check(change: &Change<Pod>, nodes: &Informer<Node>, deadlines: &Deadlines) -> Option<ObjectKey> {
     let taints = |pod: &Arc<Pod>| node_taints(nodes, &change.key, pod);
     let tainted = change.new.as_ref().is_some_and(|pod| no_execute(&taints(pod)).next().is_some());
-    (tainted || leaving.contains(&change.key)).then(|| change.key.clone())
+    (tainted || deadlines.contains(&change.key)).then(|| change.key.clone())
 }
 
-/// The pods on a node whose taints have changed.
-fn on_tainted(change: &Change<Node>, pods: &Informer<Pod>) -> Vec<ObjectKey> {
+/// Pods on a node whose eviction taints have changed.
+fn pods_on_node(change: &Change<Node>, pods: &Informer<Pod>) -> Vec<ObjectKey> {
     let taints = |node: Option<&Arc<Node>>| -> Vec<Taint> {
         node.map(|node| no_execute(&node.spec.taints).cloned().collect()).unwrap_or_default()
     };
@@ -80,7 +79,7 @@ fn on_tainted(change: &Change<Node>, pods: &Informer<Pod>) -> Vec<ObjectKey> {
     pods.store().by_index(PODS_BY_NODE, cluster, change.key.name()).into_iter().map(key).collect()
 }
 
-/// The taints of the node a pod is on.
+/// Taints of the pod's node.
 fn node_taints(nodes: &Informer<Node>, pod_key: &ObjectKey, pod: &Pod) -> Box<[Taint]> {
     if pod.spec.node_name.is_empty() {
         return Box::default();
@@ -89,25 +88,25 @@ fn node_taints(nodes: &Informer<Node>, pod_key: &ObjectKey, pod: &Pod) -> Box<[T
     nodes.store().get(&key).map(|node| node.spec.taints.clone()).unwrap_or_default()
 }
 
-/// Pods that have to leave, and when.
+/// Deadlines of pods that are to be evicted.
 #[derive(Debug, Default)]
-struct Leaving {
+struct Deadlines {
     pods: Mutex<HashMap<ObjectKey, Deadline>>,
 }
 
 #[derive(Clone, Debug)]
 struct Deadline {
-    /// Which pod.
+    /// The pod.
     about: Reference,
     at: Timestamp,
 }
 
-impl Leaving {
+impl Deadlines {
     fn contains(&self, key: &ObjectKey) -> bool {
         self.pods().contains_key(key)
     }
 
-    /// When a pod has to leave: as was said when it was first to leave, or at `at`.
+    /// Deadline of a pod: the one set earlier, or `at`.
     fn deadline(&self, key: &ObjectKey, about: &Reference, at: Timestamp) -> Timestamp {
         let mut pods = self.pods();
         let fresh = || Deadline { about: about.clone(), at };
@@ -118,7 +117,7 @@ impl Leaving {
         deadline.at
     }
 
-    /// Forgets a pod; which one it was, if it was to leave.
+    /// Removes a deadline, and returns the pod if it had one.
     fn forget(&self, key: &ObjectKey) -> Option<Reference> {
         self.pods().remove(key).map(|deadline| deadline.about)
     }
@@ -133,7 +132,7 @@ struct TaintEviction {
     node_objects: Objects,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
-    leaving: Arc<Leaving>,
+    deadlines: Arc<Deadlines>,
     recorder: Recorder,
     clock: Clock,
     deleted: Arc<Counter>,
@@ -151,17 +150,17 @@ impl Reconcile for TaintEviction {
         let (now, about) = (self.clock.now(), Reference::to("v1", "Pod", &pod.metadata));
         match stay(&pod, &node_taints(&self.nodes, key, &pod)) {
             Stay::Forever => self.cancel(key),
-            Stay::NotAtAll => {
+            Stay::Evicted => {
                 self.cancel(key);
                 self.evict(key, &pod, now, now).await?;
             }
             Stay::For(time) => {
-                let deadline = self.leaving.deadline(key, &about, now + time);
+                let deadline = self.deadlines.deadline(key, &about, now + time);
                 if now < deadline {
                     return Ok(Action::RequeueAfter(deadline.since(now)));
                 }
                 self.evict(key, &pod, deadline, now).await?;
-                self.leaving.forget(key);
+                self.deadlines.forget(key);
             }
         }
         Ok(Action::AwaitChange)
@@ -169,28 +168,36 @@ impl Reconcile for TaintEviction {
 }
 
 impl TaintEviction {
-    /// A pod need not leave any more, or not at the time that was said.
+    /// Cancels the deadline of a pod.
     fn cancel(&self, key: &ObjectKey) {
-        if let Some(about) = self.leaving.forget(key) {
-            self.tell(key, about, &format!("Cancelling deletion of Pod {}/{}", key.namespace(), key.name()));
+        if let Some(about) = self.deadlines.forget(key) {
+            self.record_event(
+                key,
+                about,
+                &format!("Cancelling deletion of Pod {}/{}", key.namespace(), key.name()),
+            );
         }
     }
 
-    /// Whether a pod does not tolerate the taints that its node has now. What is known of the node may be old: a taint
-    /// that was taken away evicts nobody. The pods of a node that is gone are podgc's.
-    async fn is_unbearable(&self, key: &ObjectKey, pod: &Pod) -> kube::Result<bool> {
+    /// True if a pod does not tolerate the current taints of its node. The cached node may be outdated, and a taint
+    /// that was removed must not evict pods. Pods of deleted nodes are left to the pod garbage collector.
+    async fn is_still_evicted(&self, key: &ObjectKey, pod: &Pod) -> kube::Result<bool> {
         let node = ObjectKey::cluster_wide(key.cluster().clone(), &*pod.spec.node_name);
         let node: Option<Node> = self.node_objects.get(&node).await?;
         Ok(node.is_some_and(|node| stay(pod, &node.spec.taints) != Stay::Forever))
     }
 
-    /// Deletes a pod that had to leave at `due`.
+    /// Deletes a pod that had to be evicted at `due`.
     async fn evict(&self, key: &ObjectKey, pod: &Pod, due: Timestamp, now: Timestamp) -> kube::Result<()> {
-        if !self.is_unbearable(key, pod).await? {
+        if !self.is_still_evicted(key, pod).await? {
             return Ok(());
         }
         let about = Reference::to("v1", "Pod", &pod.metadata);
-        self.tell(key, about, &format!("Marking for deletion Pod {}/{}", key.namespace(), key.name()));
+        self.record_event(
+            key,
+            about,
+            &format!("Marking for deletion Pod {}/{}", key.namespace(), key.name()),
+        );
         let uid = pod.metadata.uid().to_owned();
         let (params, patch) = (PatchParams::default(), Patch::Strategic(disrupted(pod, now)));
         let marked = self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await;
@@ -200,8 +207,8 @@ impl TaintEviction {
             Err(error) => Err(error),
         };
         match deleted {
-            // It is gone, or another one by now.
-            Err(error) if refusal::is_outdated(&error) => Ok(()),
+            // It is gone or replaced.
+            Err(error) if api_error::is_outdated(&error) => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {
                 self.deleted.inc();
@@ -211,13 +218,13 @@ impl TaintEviction {
         }
     }
 
-    fn tell(&self, key: &ObjectKey, about: Reference, message: &str) {
+    fn record_event(&self, key: &ObjectKey, about: Reference, message: &str) {
         let (kind, reason) = (EventType::Normal, "TaintManagerEviction");
         self.recorder.event(key.cluster(), about, kind, reason, message);
     }
 }
 
-/// What whoever looks after a pod finds in its status, to tell that it did not fail by itself.
+/// The DisruptionTarget condition, by which the pod's controller sees that the pod did not fail by itself.
 fn disrupted(pod: &Pod, now: Timestamp) -> Value {
     let condition = json!({
         "type": "DisruptionTarget",
@@ -237,19 +244,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deadline_is_kept_until_it_is_cancelled() {
-        let (leaving, key) = (Leaving::default(), ObjectKey::namespaced(ClusterId::default(), "n", "p"));
+    fn deadline_is_kept_until_cancelled() {
+        let (deadlines, key) = (Deadlines::default(), ObjectKey::namespaced(ClusterId::default(), "n", "p"));
         let at = Timestamp::from_millis;
         let about = |uid: &str| {
             let metadata = json!({"name": "p", "uid": uid});
             Reference::to("v1", "Pod", &serde_json::from_value(metadata).unwrap())
         };
-        assert_eq!(leaving.deadline(&key, &about("u"), at(10)), at(10));
-        assert_eq!(leaving.deadline(&key, &about("u"), at(20)), at(10));
-        assert!(leaving.contains(&key));
-        assert_eq!(leaving.deadline(&key, &about("v"), at(30)), at(30), "another of the same name");
-        assert_eq!(leaving.forget(&key), Some(about("v")));
-        assert_eq!(leaving.forget(&key), None);
-        assert_eq!(leaving.deadline(&key, &about("u"), at(40)), at(40));
+        assert_eq!(deadlines.deadline(&key, &about("u"), at(10)), at(10));
+        assert_eq!(deadlines.deadline(&key, &about("u"), at(20)), at(10));
+        assert!(deadlines.contains(&key));
+        assert_eq!(deadlines.deadline(&key, &about("v"), at(30)), at(30), "a new pod with the same name");
+        assert_eq!(deadlines.forget(&key), Some(about("v")));
+        assert_eq!(deadlines.forget(&key), None);
+        assert_eq!(deadlines.deadline(&key, &about("u"), at(40)), at(40));
     }
 }

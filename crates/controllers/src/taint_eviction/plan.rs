@@ -1,4 +1,4 @@
-//! Which pods have to leave a node because of its taints, and when.
+//! Decides when a pod is evicted because of its node's taints. Pure.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::view::{Pod, Taint};
 pub(super) enum Stay {
     Forever,
     For(Duration),
-    /// Not at all.
-    NotAtAll,
+    /// It is evicted at once.
+    Evicted,
 }
 
-/// The taints that make pods leave.
+/// Taints that evict pods.
 pub(super) fn no_execute(taints: &[Taint]) -> impl Iterator<Item = &Taint> {
     taints.iter().filter(|taint| &*taint.effect == "NoExecute")
 }
 
-/// How long a pod may stay on a node with these taints: as long as it tolerates each, of what it tolerates
-/// for a time only the shortest counts.
+/// How long a pod may stay on a node with these taints: it must tolerate each, and the shortest toleration time
+/// counts.
 pub(super) fn stay(pod: &Pod, taints: &[Taint]) -> Stay {
     if pod.metadata.is_terminating() {
         return Stay::Forever;
@@ -28,7 +28,7 @@ pub(super) fn stay(pod: &Pod, taints: &[Taint]) -> Stay {
     for taint in no_execute(taints) {
         let Some(toleration) = pod.spec.tolerations.iter().find(|toleration| toleration.tolerates(taint))
         else {
-            return Stay::NotAtAll;
+            return Stay::Evicted;
         };
         if let Some(seconds) = toleration.toleration_seconds {
             let seconds = u64::try_from(seconds).unwrap_or_default();
@@ -51,20 +51,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tolerated_says_how_long_a_pod_stays() {
+    fn shortest_toleration_determines_the_stay() {
         let taint = || json!([{"key": "k", "value": "v", "effect": "NoExecute"}]);
         let both = || json!([{"key": "k", "effect": "NoExecute"}, {"key": "l", "effect": "NoExecute"}]);
         let seconds = |seconds| Stay::For(Duration::from_secs(seconds));
         let cases = [
             (json!([]), json!([]), Stay::Forever),
             (json!([]), json!([{"key": "k", "effect": "NoSchedule"}]), Stay::Forever),
-            (json!([]), taint(), Stay::NotAtAll),
+            (json!([]), taint(), Stay::Evicted),
             (json!([{"key": "k", "value": "v"}]), taint(), Stay::Forever),
-            (json!([{"key": "k", "value": "w"}]), taint(), Stay::NotAtAll),
+            (json!([{"key": "k", "value": "w"}]), taint(), Stay::Evicted),
             (json!([{"key": "k", "operator": "Exists"}]), taint(), Stay::Forever),
-            (json!([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}]), taint(), Stay::NotAtAll),
+            (json!([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}]), taint(), Stay::Evicted),
             (json!([{"operator": "Exists"}]), both(), Stay::Forever),
-            (json!([{"key": "k", "operator": "Exists"}]), both(), Stay::NotAtAll),
+            (json!([{"key": "k", "operator": "Exists"}]), both(), Stay::Evicted),
             (json!([{"operator": "Exists", "tolerationSeconds": 30}]), taint(), seconds(30)),
             (json!([{"operator": "Exists", "tolerationSeconds": -1}]), taint(), seconds(0)),
             (

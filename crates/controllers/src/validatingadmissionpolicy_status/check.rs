@@ -1,4 +1,4 @@
-//! What is wrong with the expressions of a policy, if its objects are what they are.
+//! Type-checks the expressions of a policy.
 
 use coracle_cel::policy::PolicyExpressions;
 use coracle_cel::{Checked, Decl};
@@ -6,17 +6,17 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicySpec;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-/// A kind, and what its objects look like; nothing if expressions cannot see them.
-pub(super) struct KnownKind {
+/// A kind and the declaration of its objects; `None` if expressions cannot access them.
+pub(super) struct DeclaredKind {
     pub(super) kind: GroupVersionKind,
     pub(super) decl: Option<Decl>,
 }
 
-/// The `expressionWarnings` of a policy about these kinds, with parameters of this kind.
+/// The `expressionWarnings` of a policy for these kinds and this kind of parameters.
 pub(super) fn warnings(
     spec: &ValidatingAdmissionPolicySpec,
-    kinds: &[KnownKind],
-    params: Option<&KnownKind>,
+    kinds: &[DeclaredKind],
+    params: Option<&DeclaredKind>,
 ) -> Vec<Value> {
     let environments: Vec<_> = kinds.iter().map(|known| (known, environment(spec, known, params))).collect();
     let mut warnings = Vec::new();
@@ -36,17 +36,17 @@ pub(super) fn warnings(
     warnings
 }
 
-fn problem(known: &KnownKind, expressions: &PolicyExpressions, expression: &str) -> Option<String> {
+fn problem(known: &DeclaredKind, expressions: &PolicyExpressions, expression: &str) -> Option<String> {
     let error = expressions.check_types(expression).err()?;
     let GroupVersionKind { group, version, kind } = &known.kind;
     Some(format!("{group}/{version}, Kind={kind}: {error}\n"))
 }
 
-/// What expressions about objects of a kind may refer to.
+/// Environment of expressions about objects of a kind.
 fn environment(
     spec: &ValidatingAdmissionPolicySpec,
-    known: &KnownKind,
-    params: Option<&KnownKind>,
+    known: &DeclaredKind,
+    params: Option<&DeclaredKind>,
 ) -> PolicyExpressions {
     let mut expressions = PolicyExpressions::new(params.is_some());
     if let Some(decl) = &known.decl {

@@ -1,4 +1,4 @@
-//! How objects look to expressions, from what the server's OpenAPI document says of their kind.
+//! Converts OpenAPI schemas to CEL declarations.
 
 use coracle_cel::{Decl, FieldDecl, ListKind, Shape};
 use kube::core::GroupVersionKind;
@@ -6,39 +6,39 @@ use serde_json::Value;
 
 const REFERENCE: &str = "#/components/schemas/";
 
-/// The name of the schema of a kind.
+/// Name of a kind's schema.
 pub(super) fn find<'a>(schemas: &'a Value, kind: &GroupVersionKind) -> Option<&'a str> {
-    let is_it = |said: &Value| {
-        said["group"] == kind.group && said["version"] == kind.version && said["kind"] == kind.kind
+    let is_it = |gvk: &Value| {
+        gvk["group"] == kind.group && gvk["version"] == kind.version && gvk["kind"] == kind.kind
     };
-    let says = |schema: &Value| {
+    let declares = |schema: &Value| {
         schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|all| all.iter().any(is_it))
     };
-    schemas.as_object()?.iter().find(|(_, schema)| says(schema)).map(|(name, _)| &**name)
+    schemas.as_object()?.iter().find(|(_, schema)| declares(schema)).map(|(name, _)| &**name)
 }
 
-/// What objects of the schema of this name look like; nothing if expressions cannot see them.
+/// Declaration of the schema with this name; `None` if expressions cannot access it.
 pub(super) fn declaration(schemas: &Value, name: &str) -> Option<Decl> {
-    let mut declaring = Declaring { schemas, within: vec![name] };
+    let mut declaring = Declarer { schemas, enclosing: vec![name] };
     declaring.decl(schemas.get(name)?, true)
 }
 
-struct Declaring<'a> {
+struct Declarer<'a> {
     schemas: &'a Value,
-    /// The schemas that are being declared, each within the one before.
-    within: Vec<&'a str>,
+    /// Names of the enclosing schemas, to detect recursion.
+    enclosing: Vec<&'a str>,
 }
 
-impl<'a> Declaring<'a> {
+impl<'a> Declarer<'a> {
     fn decl(&mut self, schema: &'a Value, is_whole: bool) -> Option<Decl> {
         let Some(name) = reference(schema) else { return self.direct(schema, is_whole) };
-        if self.within.contains(&name) {
-            // A type within itself has no fields there, as in upstream.
+        if self.enclosing.contains(&name) {
+            // A recursive type has no fields within itself, as in Kubernetes.
             return Some(Decl::object([]));
         }
-        self.within.push(name);
+        self.enclosing.push(name);
         let decl = self.schemas.get(name).and_then(|schema| self.direct(schema, is_whole));
-        self.within.pop();
+        self.enclosing.pop();
         decl
     }
 
@@ -69,7 +69,7 @@ impl<'a> Declaring<'a> {
             return Some(Decl::map(self.decl(values, false)?, None));
         }
         let properties = schema["properties"].as_object().into_iter().flatten();
-        let overrides = is_whole && !self.says_names(schema);
+        let overrides = is_whole && !self.declares_metadata(schema);
         let mut declared = Vec::new();
         for (name, property) in properties {
             if !(overrides && matches!(&**name, "apiVersion" | "kind" | "metadata")) {
@@ -86,8 +86,8 @@ impl<'a> Declaring<'a> {
         Some(Decl::object(declared))
     }
 
-    /// Whether a schema of whole objects says itself what can always be seen of them.
-    fn says_names(&self, schema: &'a Value) -> bool {
+    /// True if the schema of a whole object declares type and metadata itself.
+    fn declares_metadata(&self, schema: &'a Value) -> bool {
         let property = |schema: &'a Value, name: &str| {
             let found = &schema["properties"][name];
             reference(found).and_then(|name| self.schemas.get(name)).unwrap_or(found)
@@ -100,7 +100,7 @@ impl<'a> Declaring<'a> {
     }
 }
 
-/// The schema that another refers to, directly or so that it can have a description of its own.
+/// Name of the schema that another references, directly or within `allOf`, which allows a description.
 fn reference(schema: &Value) -> Option<&str> {
     match schema.get("$ref").and_then(Value::as_str) {
         Some(reference) => reference.strip_prefix(REFERENCE),

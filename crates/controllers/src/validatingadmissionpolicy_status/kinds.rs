@@ -1,4 +1,4 @@
-//! Which kinds a policy is about, as far as it names them.
+//! Resolves the kinds that a policy's rules name.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use k8s_openapi::api::admissionregistration::v1::{NamedRuleWithOperations, Valid
 use kube::client::APIGroupDiscoveryList;
 use kube::core::{GroupVersion, GroupVersionKind};
 
-/// The most kinds that one rule is checked for, as upstream has it (`maxTypesToCheck`).
+/// Maximum number of kinds checked per rule: Kubernetes' `maxTypesToCheck`.
 const MAX_KINDS: usize = 10;
 
-/// A group, a version and a resource. No group stands for all, as for upstream's `RESTMapper`.
+/// Group, version and resource. An empty group matches all groups, as in Kubernetes' `RESTMapper`.
 type Resource = (String, String, String);
 
-/// All kinds that are served.
-pub(super) struct Served(Vec<(GroupVersionKind, [String; 2])>);
+/// All served kinds, with their plural and singular resource names.
+pub(super) struct ServedKinds(Vec<(GroupVersionKind, [String; 2])>);
 
-impl Served {
+impl ServedKinds {
     pub(super) fn new(lists: impl IntoIterator<Item = APIGroupDiscoveryList>) -> Self {
         let mut served = Vec::new();
         for group in lists.into_iter().flat_map(|list| list.items) {
@@ -23,7 +23,7 @@ impl Served {
             for version in group.versions {
                 let version_name = version.version.unwrap_or_default();
                 for resource in version.resources {
-                    // Objects of a resource may be of a kind of another group; they are described there.
+                    // Objects of a resource may be of a kind in another group, whose OpenAPI document describes them.
                     let kind = resource.response_kind.unwrap_or_default();
                     let kind = GroupVersionKind {
                         group: kind.group.filter(|group| !group.is_empty()).unwrap_or_else(|| name.clone()),
@@ -52,8 +52,8 @@ impl Served {
     }
 }
 
-/// The resources that each rule names. A rule that does not name groups or versions is about too much.
-pub(super) fn wanted(spec: &ValidatingAdmissionPolicySpec) -> Vec<Vec<Resource>> {
+/// Resources named by each rule. Rules with wildcards for groups or versions are not checked.
+pub(super) fn named_resources(spec: &ValidatingAdmissionPolicySpec) -> Vec<Vec<Resource>> {
     let rules = spec.match_constraints.as_ref().and_then(|constraints| constraints.resource_rules.as_ref());
     rules.into_iter().flatten().map(of_rule).filter(|resources| !resources.is_empty()).collect()
 }
@@ -68,7 +68,7 @@ fn of_rule(rule: &NamedRuleWithOperations) -> Vec<Resource> {
     if groups.iter().chain(&versions).any(|name| name.contains('*')) {
         return Vec::new();
     }
-    // Upstream's mapper does not care about case.
+    // Kubernetes' mapper ignores case.
     let mut resources: Vec<String> =
         all(&rule.resources).into_iter().map(|resource| resource.to_lowercase()).collect();
     resources.retain(|resource| !resource.contains(['*', '/']));
@@ -81,14 +81,14 @@ fn of_rule(rule: &NamedRuleWithOperations) -> Vec<Resource> {
     found
 }
 
-/// The kinds of these resources that are served, by group, version and name.
-pub(super) fn resolve(wanted: &[Vec<Resource>], served: &Served) -> Vec<GroupVersionKind> {
+/// Served kinds of these resources, sorted by group, version and name.
+pub(super) fn resolve(named_resources: &[Vec<Resource>], served: &ServedKinds) -> Vec<GroupVersionKind> {
     let mut found = BTreeSet::new();
     let key = |kind: &GroupVersionKind| (kind.group.clone(), kind.version.clone(), kind.kind.clone());
-    for resources in wanted {
+    for resources in named_resources {
         let kinds: Vec<_> = resources.iter().flat_map(|resource| served.kinds(resource)).collect();
         found.extend(kinds.iter().take(MAX_KINDS).map(|kind| key(kind)));
-        // Upstream does not look at the rules after one that is about too many.
+        // Kubernetes skips the rules after one with too many kinds.
         if kinds.len() >= MAX_KINDS {
             break;
         }
@@ -96,7 +96,7 @@ pub(super) fn resolve(wanted: &[Vec<Resource>], served: &Served) -> Vec<GroupVer
     found.into_iter().map(|(group, version, kind)| GroupVersionKind { group, version, kind }).collect()
 }
 
-/// The kind of a policy's parameters, if it takes any.
+/// Kind of a policy's parameters, if it has any.
 pub(super) fn params(spec: &ValidatingAdmissionPolicySpec) -> Option<GroupVersionKind> {
     let kind = spec.param_kind.as_ref()?;
     let version: GroupVersion = kind.api_version.as_deref()?.parse().ok()?;
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    fn served() -> Served {
+    fn served() -> ServedKinds {
         let list = |group: &str, resources: &[(&str, &str, &str)]| {
             let resources: Vec<Value> = resources
                 .iter()
@@ -124,7 +124,7 @@ mod tests {
             let group = json!({"metadata": {"name": group}, "versions": versions});
             serde_json::from_value(json!({"items": [group]})).unwrap()
         };
-        Served::new([
+        ServedKinds::new([
             list("", &[("pods", "pod", "Pod"), ("events", "event", "Event")]),
             list("apps", &[("deployments", "deployment", "Deployment")]),
             list("events.k8s.io", &[("events", "event", "Event")]),
@@ -134,11 +134,11 @@ mod tests {
     fn kinds(rules: Value) -> Vec<String> {
         let spec = serde_json::from_value(json!({"matchConstraints": {"resourceRules": rules}})).unwrap();
         let shown = |kind: GroupVersionKind| format!("{}/{} {}", kind.group, kind.version, kind.kind);
-        resolve(&wanted(&spec), &served()).into_iter().map(shown).collect()
+        resolve(&named_resources(&spec), &served()).into_iter().map(shown).collect()
     }
 
     #[test]
-    fn only_what_is_named_is_found() {
+    fn only_named_resources_are_resolved() {
         let rule = |group: &str, version: &str, resource: &str| json!([{"apiGroups": [group], "apiVersions": [version], "resources": [resource]}]);
         assert_eq!(kinds(rule("apps", "v1", "deployments")), ["apps/v1 Deployment"]);
         assert_eq!(kinds(rule("apps", "v1", "deployment")), ["apps/v1 Deployment"]);
@@ -148,12 +148,12 @@ mod tests {
         {
             assert!(kinds(rule(group, version, resource)).is_empty());
         }
-        // No group is any.
+        // An empty group matches all groups.
         assert_eq!(kinds(rule("", "v1", "events")), ["/v1 Event", "events.k8s.io/v1 Event"]);
     }
 
     #[test]
-    fn too_much_is_not_looked_at() {
+    fn too_many_kinds_are_not_checked() {
         let mut rule = json!({"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": []});
         rule["resources"] = json!(vec!["deployments"; MAX_KINDS]);
         let pods = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});

@@ -1,7 +1,7 @@
-//! Policies are told what cannot be right about them: their expressions are checked against the types of
-//! the kinds they are about, once for each change, and what is found stands in their status.
+//! Type-checks the expressions of each ValidatingAdmissionPolicy against the kinds that it matches, once per change,
+//! and writes the warnings to its status.
 //!
-//! Policies themselves take every object for one of which nothing is known, so nothing is refused here.
+//! Policies themselves are evaluated without type information, so nothing is rejected here.
 
 mod check;
 mod declare;
@@ -23,11 +23,11 @@ use kube::core::GroupVersionKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::inventory::AGGREGATED_DISCOVERY;
+use crate::ownership_graph::AGGREGATED_DISCOVERY;
 use crate::{Registration, Settings};
-use check::KnownKind;
+use check::DeclaredKind;
 
-/// Who owns what stands in the status.
+/// Field manager of the status.
 const MANAGER: &str = "validatingadmissionpolicy-status";
 
 pub(crate) const REGISTRATION: Registration =
@@ -41,7 +41,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     manager.add(controller);
 }
 
-/// As much of a policy as is needed to see whether it has been checked.
+/// View of a policy with the fields that determine whether it has been checked.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Whole")]
 struct Policy {
@@ -49,7 +49,7 @@ struct Policy {
     is_checked: bool,
 }
 
-/// What the server sends.
+/// The wire format.
 #[derive(Deserialize)]
 struct Whole {
     metadata: WholeMetadata,
@@ -108,8 +108,8 @@ impl TypeChecking {
         });
         let params = PatchParams::apply(MANAGER).force();
         match policies.patch_subresource::<Written>(key, "status", &params, &Patch::Apply(status)).await {
-            // It went meanwhile.
-            Err(kube::Error::Api(refusal)) if refusal.code == 404 => Ok(()),
+            // The policy has been deleted.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             answer => answer.map(|_| ()),
         }
     }
@@ -119,42 +119,42 @@ impl TypeChecking {
         cluster: &ClusterId,
         spec: &ValidatingAdmissionPolicySpec,
     ) -> Result<Vec<Value>, kube::Error> {
-        let wanted = kinds::wanted(spec);
+        let wanted = kinds::named_resources(spec);
         let kinds = match wanted.is_empty() {
             true => Vec::new(),
             false => {
                 let core = self.served(cluster, "/api").await?;
                 let groups = self.served(cluster, "/apis").await?;
-                kinds::resolve(&wanted, &kinds::Served::new([core, groups]))
+                kinds::resolve(&wanted, &kinds::ServedKinds::new([core, groups]))
             }
         };
-        let mut known = Vec::new();
+        let mut declared_kind = Vec::new();
         for kind in kinds {
-            known.extend(self.known(cluster, kind).await?);
+            declared_kind.extend(self.declared_kind(cluster, kind).await?);
         }
         let params = match kinds::params(spec) {
-            // Parameters of a kind that is not there are still parameters.
+            // Parameters of an unknown kind are still parameters.
             Some(kind) => {
-                let found = self.known(cluster, kind.clone()).await?;
-                Some(found.unwrap_or(KnownKind { kind, decl: None }))
+                let found = self.declared_kind(cluster, kind.clone()).await?;
+                Some(found.unwrap_or(DeclaredKind { kind, decl: None }))
             }
             None => None,
         };
-        Ok(check::warnings(spec, &known, params.as_ref()))
+        Ok(check::warnings(spec, &declared_kind, params.as_ref()))
     }
 
-    /// What a cluster says that it serves at a path.
+    /// Aggregated discovery of a cluster at this path.
     async fn served(&self, cluster: &ClusterId, path: &str) -> Result<APIGroupDiscoveryList, kube::Error> {
         let request = Request::get(format!("{}{path}", cluster.path())).header(ACCEPT, AGGREGATED_DISCOVERY);
         self.client.request(request.body(Vec::new()).map_err(kube::Error::HttpError)?).await
     }
 
-    /// What the server's description says of a kind, if it has one.
-    async fn known(
+    /// Declaration of a kind from the server's OpenAPI document, if it has one.
+    async fn declared_kind(
         &self,
         cluster: &ClusterId,
         kind: GroupVersionKind,
-    ) -> Result<Option<KnownKind>, kube::Error> {
+    ) -> Result<Option<DeclaredKind>, kube::Error> {
         let path = match &*kind.group {
             "" => format!("/openapi/v3/api/{}", kind.version),
             group => format!("/openapi/v3/apis/{group}/{}", kind.version),
@@ -162,12 +162,12 @@ impl TypeChecking {
         let path = format!("{}{path}", cluster.path());
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let document: Value = match self.client.request(request).await {
-            Err(kube::Error::Api(refusal)) if refusal.code == 404 => return Ok(None),
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
             answer => answer?,
         };
         let schemas = &document["components"]["schemas"];
         Ok(declare::find(schemas, &kind)
-            .map(|name| KnownKind { decl: declare::declaration(schemas, name), kind }))
+            .map(|name| DeclaredKind { decl: declare::declaration(schemas, name), kind }))
     }
 }
 

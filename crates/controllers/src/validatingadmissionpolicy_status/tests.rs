@@ -1,17 +1,17 @@
-//! Policies, with what upstream's type checker says of them.
+//! Policies with the results of Kubernetes' type checker.
 
 use coracle_api::openapi::{self, GroupVersion, Resource, Subject};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicySpec;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::check::{self, KnownKind};
+use super::check::{self, DeclaredKind};
 use super::{declare, kinds};
 
-/// A group, a version, and its resources with their kinds.
+/// Group, version, and its resources with their kinds.
 type ServedVersion = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// What the policies are about.
+/// Kinds that the policies match.
 const SERVED: &[ServedVersion] = &[
     (
         "",
@@ -35,7 +35,7 @@ const SERVED: &[ServedVersion] = &[
     ("autoscaling", "v2", &[("horizontalpodautoscalers", "HorizontalPodAutoscaler")]),
 ];
 
-fn served() -> kinds::Served {
+fn served() -> kinds::ServedKinds {
     let items: Vec<Value> = SERVED
         .iter()
         .map(|(group, version, resources)| {
@@ -54,10 +54,10 @@ fn served() -> kinds::Served {
             })
         })
         .collect();
-    kinds::Served::new([serde_json::from_value(json!({"items": items})).unwrap()])
+    kinds::ServedKinds::new([serde_json::from_value(json!({"items": items})).unwrap()])
 }
 
-/// What the documents of all groups say.
+/// OpenAPI documents of all groups.
 fn documents() -> Vec<(&'static str, &'static str, Value)> {
     let resource = |(name, kind): &(&'static str, &'static str)| Resource {
         name,
@@ -78,16 +78,16 @@ fn documents() -> Vec<(&'static str, &'static str, Value)> {
         .collect()
 }
 
-fn known(documents: &[(&str, &str, Value)], kind: GroupVersionKind) -> Option<KnownKind> {
+fn declared_kind(documents: &[(&str, &str, Value)], kind: GroupVersionKind) -> Option<DeclaredKind> {
     let (.., document) =
         documents.iter().find(|(group, version, _)| *group == kind.group && *version == kind.version)?;
     let schemas = &document["components"]["schemas"];
     let name = declare::find(schemas, &kind)?;
-    Some(KnownKind { decl: declare::declaration(schemas, name), kind })
+    Some(DeclaredKind { decl: declare::declaration(schemas, name), kind })
 }
 
 #[test]
-fn policies_are_warned_as_they_are_upstream() {
+fn warnings_equal_those_of_kubernetes() {
     let (served, documents) = (served(), documents());
     let mut wrong = Vec::new();
     for case in include_str!("upstream.txt").split("\n\n") {
@@ -95,10 +95,10 @@ fn policies_are_warned_as_they_are_upstream() {
         let Some(text) = lines.next().and_then(|line| line.strip_prefix("spec ")) else { continue };
         let expected: Vec<&str> = lines.collect();
         let spec: ValidatingAdmissionPolicySpec = serde_json::from_str(text).unwrap();
-        let kinds = kinds::resolve(&kinds::wanted(&spec), &served);
-        let kinds: Vec<_> = kinds.into_iter().filter_map(|kind| known(&documents, kind)).collect();
+        let kinds = kinds::resolve(&kinds::named_resources(&spec), &served);
+        let kinds: Vec<_> = kinds.into_iter().filter_map(|kind| declared_kind(&documents, kind)).collect();
         let params = kinds::params(&spec)
-            .map(|kind| known(&documents, kind.clone()).unwrap_or(KnownKind { kind, decl: None }));
+            .map(|kind| declared_kind(&documents, kind.clone()).unwrap_or(DeclaredKind { kind, decl: None }));
         let shown = |warning: &Value| {
             let text = |field: &str| warning[field].as_str().unwrap().replace('\n', "\\n");
             format!("warning {} {}", text("fieldRef"), text("warning"))

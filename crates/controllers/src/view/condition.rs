@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::optional_time;
 
-/// One condition of an object. Each kind has only some of the times; the others are none and not written.
+/// A condition. Each kind uses only some of the timestamps; the others are `None` and omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Condition {

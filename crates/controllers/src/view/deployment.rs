@@ -1,4 +1,4 @@
-//! Deployments.
+//! View of deployments.
 
 use coracle_meta::selector::LabelSelector;
 use coracle_meta::selector::labels::Selector;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::condition::Condition;
 use super::int_or_string::IntOrString;
 use super::pod_template::PodTemplate;
-use super::{Described, ONE_REPLICA};
+use super::{ONE_REPLICA, ObjectView};
 
-/// All deployments, for every controller.
+/// Informer of all deployments.
 pub(crate) fn deployments(manager: &mut Manager) -> Informer<Deployment> {
     manager.informer(Selection::of::<k8s_openapi::api::apps::v1::Deployment>())
 }
 
-/// What controllers know of a deployment.
+/// View of a deployment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Deployment {
@@ -38,7 +38,7 @@ pub(crate) struct DeploymentSpec {
     pub(crate) progress_deadline_seconds: Option<i32>,
 }
 
-/// Which replica sets are a deployment's, as it was written and ready to match.
+/// Selector of replica sets, as written and parsed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "LabelSelector")]
 pub(crate) struct DeploymentSelector {
@@ -48,7 +48,7 @@ pub(crate) struct DeploymentSelector {
 
 impl From<LabelSelector> for DeploymentSelector {
     fn from(written: LabelSelector) -> Self {
-        // The server lets no other pass; one that selects everything would take what is not its own.
+        // Validation rejects invalid selectors, and one that selects everything would take other controllers' sets.
         let ready = written.to_selector().ok().filter(|selector| !selector.is_everything());
         Self { written, ready: ready.unwrap_or_else(Selector::nothing) }
     }
@@ -67,13 +67,13 @@ pub(crate) struct Strategy {
     pub(crate) rolling_update: RollingUpdate,
 }
 
-/// How old pods are replaced.
+/// Update strategy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum StrategyType {
-    /// A few at a time.
+    /// Pods are replaced a few at a time.
     #[default]
     RollingUpdate,
-    /// All at once, before there are new ones.
+    /// All pods are deleted before new ones are created.
     Recreate,
 }
 
@@ -99,12 +99,12 @@ pub(crate) struct DeploymentStatus {
 }
 
 impl Deployment {
-    /// How many pods are wanted.
+    /// Number of desired pods.
     pub(crate) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(ONE_REPLICA)
     }
 
-    /// Which replica sets are its own.
+    /// Selector of its replica sets.
     pub(crate) fn selector(&self) -> &Selector {
         &self.spec.selector.ready
     }
@@ -116,7 +116,7 @@ impl View for Deployment {
     }
 }
 
-impl Described for Deployment {
+impl ObjectView for Deployment {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

@@ -1,4 +1,4 @@
-//! Endpoint slices: the addresses behind a service, a hundred at a time.
+//! View of EndpointSlices: the addresses of a service, a hundred per slice.
 
 use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
 use coracle_runtime::{Informer, Manager, Selection};
@@ -6,17 +6,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::ObjectReference;
 
-/// Of which service a slice tells.
+/// Label with the name of the slice's service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Who looks after a slice.
+/// Label with the controller that manages the slice.
 pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// That a service has no address of its own.
+/// Label of slices of headless services.
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Slices by the service they tell of, as `namespace/name`.
+/// Index of slices by service, as `namespace/name`.
 pub(crate) const SLICES_BY_SERVICE: &str = "service";
 
-/// All slices, for every controller, to be found by [`SLICES_BY_SERVICE`].
+/// Informer of all slices, indexed by [`SLICES_BY_SERVICE`].
 pub(crate) fn endpoint_slices(manager: &mut Manager) -> Informer<EndpointSlice> {
     let informer = manager.informer(Selection::of::<k8s_openapi::api::discovery::v1::EndpointSlice>());
     informer.store().add_index(SLICES_BY_SERVICE, |slice: &EndpointSlice| {
@@ -26,7 +26,7 @@ pub(crate) fn endpoint_slices(manager: &mut Manager) -> Informer<EndpointSlice> 
     informer
 }
 
-/// What controllers know of a slice: all of it.
+/// View of a slice with all its fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct EndpointSlice {
@@ -38,19 +38,19 @@ pub(crate) struct EndpointSlice {
     pub(crate) ports: Box<[EndpointPort]>,
 }
 
-/// What the addresses of a slice are.
+/// Type of a slice's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum AddressType {
     #[default]
     IPv4,
     IPv6,
-    /// Names; no controller makes these.
+    /// Domain names, which no controller uses.
     #[serde(rename = "FQDN", other)]
     Fqdn,
 }
 
 impl AddressType {
-    /// As the API writes it.
+    /// Name in the API.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::IPv4 => "IPv4",
@@ -60,7 +60,7 @@ impl AddressType {
     }
 }
 
-/// One endpoint, such as a pod.
+/// An endpoint, such as a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Endpoint {
@@ -91,7 +91,7 @@ pub(crate) struct EndpointConditions {
     pub(crate) terminating: Option<bool>,
 }
 
-/// For whom an endpoint is.
+/// Consumers that should prefer an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct EndpointHints {
@@ -107,13 +107,13 @@ pub(crate) struct Named {
     pub(crate) name: Box<str>,
 }
 
-/// A port of all endpoints of a slice. The server always says name and protocol.
+/// A port of all endpoints of a slice. The API server always sets name and protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct EndpointPort {
     pub(crate) name: Box<str>,
     pub(crate) protocol: Box<str>,
-    /// None for all ports.
+    /// `None` for all ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) port: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,13 +127,13 @@ impl View for EndpointSlice {
 }
 
 impl EndpointSlice {
-    /// Whether somebody of this name looks after it.
+    /// True if the controller of this name manages the slice.
     pub(crate) fn is_managed_by(&self, name: &str) -> bool {
         self.metadata.labels.get(MANAGED_BY) == Some(name)
     }
 }
 
-/// Lists of a slice may be `null`, because upstream's structs always write them.
+/// Accepts `null` for lists of a slice, because Go's structs always write them.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
 }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_written_as_they_are_read() {
+    fn endpoint_slice_round_trips() {
         let endpoint = json!({
             "addresses": ["10.0.0.1"], "conditions": {"ready": true, "serving": true, "terminating": false},
             "hostname": "h", "targetRef": {"kind": "Pod", "namespace": "n", "name": "p", "uid": "u"},

@@ -1,4 +1,4 @@
-//! Endpoints: all addresses behind a service in one object, as it was before there were slices.
+//! View of Endpoints: all addresses of a service in one object, the API before EndpointSlices.
 
 use coracle_runtime::informer::{Metadata, ObjectMetadata, View};
 use coracle_runtime::{Informer, Manager, Selection};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::ObjectReference;
 
-/// All Endpoints, for every controller.
+/// Informer of all Endpoints.
 pub(crate) fn endpoints(manager: &mut Manager) -> Informer<Endpoints> {
     manager.informer(Selection::of::<k8s_openapi::api::core::v1::Endpoints>())
 }
 
-/// What controllers know of Endpoints: all of it.
+/// View of Endpoints with all their fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Endpoints {
@@ -19,7 +19,7 @@ pub(crate) struct Endpoints {
     pub(crate) subsets: Box<[EndpointSubset]>,
 }
 
-/// Addresses that have the same ports.
+/// Addresses with the same ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct EndpointSubset {
@@ -31,7 +31,7 @@ pub(crate) struct EndpointSubset {
     pub(crate) not_ready_addresses: Box<[EndpointAddress]>,
 }
 
-/// One address. They are in the order of addresses, then of what they stand for.
+/// An address. Ordered by IP, then by target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct EndpointAddress {

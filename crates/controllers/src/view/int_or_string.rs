@@ -1,8 +1,8 @@
-//! Amounts that are a number or a part of some whole.
+//! Numbers or percentages.
 
 use serde::{Deserialize, Serialize};
 
-/// `IntOrString` of the API, where text means a percentage.
+/// `IntOrString` of the API, where text is a percentage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum IntOrString {
@@ -10,7 +10,7 @@ pub(crate) enum IntOrString {
     String(Box<str>),
 }
 
-/// What a part that is no whole number becomes.
+/// Rounding of fractions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     Up,
@@ -18,7 +18,7 @@ pub(crate) enum Rounding {
 }
 
 impl IntOrString {
-    /// The number, or so many percent of `total`; none if it is neither, which validation has refused.
+    /// The number, or the percentage of `total`; `None` for other text, which validation rejects.
     pub(crate) fn scaled(&self, total: i32, rounding: Rounding) -> Option<i32> {
         match self {
             Self::Int(value) => Some(*value),
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_are_of_a_whole() {
+    fn percentages_scale_and_round() {
         let scaled = |value: serde_json::Value, total, rounding| {
             serde_json::from_value::<IntOrString>(value).unwrap().scaled(total, rounding)
         };

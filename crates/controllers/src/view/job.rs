@@ -1,4 +1,4 @@
-//! Jobs.
+//! View of jobs.
 
 use coracle_base::Timestamp;
 use coracle_meta::selector::labels::Selector;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::condition::{Condition, condition};
 use super::pod_template::PodTemplate;
 use super::replica_set::{ByExpressions, PodSelector};
-use super::{Described, optional_time};
+use super::{ObjectView, optional_time};
 
-/// Those of a Job that are taken for granted if the server has not said them.
+/// Defaults of fields that the API server sets.
 const ONE: i32 = 1;
 const BACKOFF_LIMIT: i32 = 6;
 
-/// All jobs, for every controller.
+/// Informer of all jobs.
 pub(crate) fn jobs(manager: &mut Manager) -> Informer<Job> {
     manager.informer(Selection::of::<k8s_openapi::api::batch::v1::Job>())
 }
 
-/// What controllers know of a job.
+/// View of a job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Job {
@@ -55,7 +55,7 @@ pub(crate) struct PodFailurePolicy {
     pub(crate) rules: Box<[PodFailureRule]>,
 }
 
-/// What a failure of a pod means, if it is one of these.
+/// A rule of the pod failure policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodFailureRule {
@@ -87,7 +87,7 @@ pub(crate) struct SuccessPolicy {
     pub(crate) rules: Box<[SuccessRule]>,
 }
 
-/// When a job has succeeded, although not all of it has.
+/// A rule of the success policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SuccessRule {
@@ -95,7 +95,7 @@ pub(crate) struct SuccessRule {
     pub(crate) succeeded_count: Option<i32>,
 }
 
-/// All of the status of a job, so that it can be written.
+/// The whole status of a job, so that it can be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct JobStatus {
@@ -114,7 +114,7 @@ pub(crate) struct JobStatus {
     pub(crate) uncounted_terminated_pods: UncountedTerminatedPods,
 }
 
-/// Pods at their end that are in no count yet, by their identities.
+/// Finished pods that are in no count yet, by uid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct UncountedTerminatedPods {
@@ -122,7 +122,7 @@ pub(crate) struct UncountedTerminatedPods {
     pub(crate) failed: Vec<Box<str>>,
 }
 
-/// How a job came to its end.
+/// How a job finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobEnd {
     Complete,
@@ -144,39 +144,39 @@ impl View for Job {
     }
 }
 
-impl Described for Job {
+impl ObjectView for Job {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }
 }
 
 impl Job {
-    /// How many pods may run at a time.
+    /// Maximum number of running pods.
     pub(crate) fn parallelism(&self) -> i32 {
         self.spec.parallelism.unwrap_or(ONE)
     }
 
-    /// How many pods may fail.
+    /// Maximum number of failures.
     pub(crate) fn backoff_limit(&self) -> i32 {
         self.spec.backoff_limit.unwrap_or(BACKOFF_LIMIT)
     }
 
-    /// Which pods are its own; none if nobody has said so.
+    /// Selector of its pods; selects nothing if missing.
     pub(crate) fn selector(&self) -> &Selector {
         self.spec.selector.selector()
     }
 
-    /// Whether each of its pods has an index.
+    /// True if its pods have completion indexes.
     pub(crate) fn is_indexed(&self) -> bool {
         &*self.spec.completion_mode == "Indexed"
     }
 
-    /// How it ended; none if it has not.
+    /// How it finished; `None` if it has not.
     pub(crate) fn end(&self) -> Option<JobEnd> {
         self.finish().map(|(end, _)| end)
     }
 
-    /// When it ended; none if it has not, or does not say when.
+    /// When it finished; `None` if it has not, or the time is missing.
     pub(crate) fn finished_at(&self) -> Option<Timestamp> {
         self.finish().and_then(|(_, condition)| condition.last_transition_time)
     }
@@ -192,7 +192,7 @@ impl Job {
         })
     }
 
-    /// Whether a condition is true.
+    /// The condition of a type, if it is true.
     pub(crate) fn true_condition(&self, r#type: &str) -> Option<&Condition> {
         condition(&self.status.conditions, r#type).filter(|condition| condition.is_true())
     }

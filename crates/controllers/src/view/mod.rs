@@ -1,7 +1,7 @@
-//! What controllers need to know of the kinds that several of them look at.
+//! Views of kinds that several controllers watch.
 //!
-//! One informer of a kind serves all: each asks for it with [`pods`] or [`nodes`] and gets the same. A view
-//! holds fields that some controller reads, and nothing else; whoever needs another one adds it here.
+//! All controllers share one informer per kind, which [`pods`], [`nodes`] and the like return. A view holds only
+//! fields that some controller reads; add others here when needed.
 
 mod condition;
 mod deployment;
@@ -49,15 +49,15 @@ pub(crate) use coracle_runtime::informer::rfc3339;
 use coracle_runtime::informer::{ObjectMetadata, PartialObject, View, timestamp};
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// How many pods are wanted where nothing is said; the server fills it in.
+/// Default number of replicas, which the API server sets.
 pub(crate) const ONE_REPLICA: i32 = 1;
 
-/// A view with all the metadata that controllers need, such as owners and labels.
-pub(crate) trait Described: View {
+/// A view with all metadata that controllers need, such as owners and labels.
+pub(crate) trait ObjectView: View {
     fn object_metadata(&self) -> &ObjectMetadata;
 }
 
-impl Described for PartialObject {
+impl ObjectView for PartialObject {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

@@ -1,4 +1,4 @@
-//! Nodes.
+//! View of nodes.
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::condition::{Condition, condition};
 use super::optional_time;
 
-/// All nodes, for every controller.
+/// Informer of all nodes.
 pub(crate) fn nodes(manager: &mut Manager) -> Informer<Node> {
     manager.informer(Selection::of::<k8s_openapi::api::core::v1::Node>())
 }
 
-/// What controllers know of a node.
+/// View of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Node {
@@ -31,7 +31,7 @@ pub(crate) struct NodeSpec {
     pub(crate) pod_cidrs: Box<[Box<str>]>,
 }
 
-/// What keeps pods away that do not tolerate it.
+/// A taint, which repels pods that do not tolerate it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Taint {
@@ -67,7 +67,7 @@ impl View for Node {
 }
 
 impl Node {
-    /// Whether the node says that it is ready.
+    /// True if its Ready condition is true.
     pub(crate) fn is_ready(&self) -> bool {
         condition(&self.status.conditions, "Ready").is_some_and(Condition::is_true)
     }

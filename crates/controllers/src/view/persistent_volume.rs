@@ -1,22 +1,22 @@
-//! Volumes, and the classes of storage they are of.
+//! Views of PersistentVolumes and StorageClasses.
 
 use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
 use coracle_runtime::{Informer, Manager, Selection};
 use serde::{Deserialize, Serialize};
 
-use super::Described;
+use super::ObjectView;
 
-/// All volumes, for every controller.
+/// Informer of all volumes.
 pub(crate) fn volumes(manager: &mut Manager) -> Informer<PersistentVolume> {
     manager.informer(Selection::of::<k8s_openapi::api::core::v1::PersistentVolume>())
 }
 
-/// All classes of storage, for every controller.
+/// Informer of all storage classes.
 pub(crate) fn storage_classes(manager: &mut Manager) -> Informer<StorageClass> {
     manager.informer(Selection::of::<k8s_openapi::api::storage::v1::StorageClass>())
 }
 
-/// What controllers know of a volume.
+/// View of a volume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PersistentVolume {
@@ -31,13 +31,13 @@ pub(crate) struct VolumeSpec {
     /// Amounts by resource.
     pub(crate) capacity: Labels,
     pub(crate) access_modes: Box<[Box<str>]>,
-    /// The claim it is bound to, or reserved for.
+    /// The claim that it is bound to or reserved for.
     pub(crate) claim_ref: Option<ClaimReference>,
     pub(crate) persistent_volume_reclaim_policy: Box<str>,
     pub(crate) storage_class_name: Box<str>,
     pub(crate) volume_mode: Option<Box<str>>,
     pub(crate) volume_attributes_class_name: Option<Box<str>>,
-    /// That it is one of a driver; the driver takes care of it.
+    /// Set for CSI volumes, which their driver manages.
     pub(crate) csi: Option<CsiSource>,
     pub(crate) host_path: Option<HostPathSource>,
     pub(crate) nfs: Option<NfsSource>,
@@ -47,7 +47,7 @@ pub(crate) struct VolumeSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct CsiSource {}
 
-/// That it is somewhere in the network.
+/// Marks an NFS volume.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct NfsSource {}
 
@@ -57,7 +57,7 @@ pub(crate) struct HostPathSource {
     pub(crate) path: Box<str>,
 }
 
-/// Which claim. Without an identity any of that name will do.
+/// Reference to a claim. Without a uid it matches any claim of that name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ClaimReference {
@@ -72,12 +72,12 @@ pub(crate) struct VolumeStatus {
     pub(crate) phase: Box<str>,
 }
 
-/// What controllers know of a class of storage.
+/// View of a storage class.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct StorageClass {
     pub(crate) metadata: ObjectMetadata,
-    /// Who makes volumes of the class.
+    /// Provisioner of the class's volumes.
     pub(crate) provisioner: Box<str>,
     pub(crate) reclaim_policy: Box<str>,
     /// `Immediate` or `WaitForFirstConsumer`.
@@ -93,7 +93,7 @@ macro_rules! described {
             }
         }
 
-        impl Described for $view {
+        impl ObjectView for $view {
             fn object_metadata(&self) -> &ObjectMetadata {
                 &self.metadata
             }

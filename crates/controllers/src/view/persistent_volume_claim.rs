@@ -1,4 +1,4 @@
-//! Claims to volumes.
+//! View of PersistentVolumeClaims.
 
 use coracle_meta::selector::LabelSelector;
 use coracle_meta::selector::labels::Selector;
@@ -6,15 +6,15 @@ use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
 use coracle_runtime::{Informer, Manager, Selection};
 use serde::{Deserialize, Deserializer};
 
-use super::Described;
+use super::ObjectView;
 use super::pod::Resources;
 
-/// All claims, for every controller.
+/// Informer of all claims.
 pub(crate) fn claims(manager: &mut Manager) -> Informer<PersistentVolumeClaim> {
     manager.informer(Selection::of::<k8s_openapi::api::core::v1::PersistentVolumeClaim>())
 }
 
-/// What controllers know of a claim.
+/// View of a claim.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PersistentVolumeClaim {
@@ -27,17 +27,17 @@ pub(crate) struct PersistentVolumeClaim {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ClaimSpec {
     pub(crate) access_modes: Box<[Box<str>]>,
-    /// Which volumes will do, if not any.
+    /// Selector of suitable volumes, if there is one.
     #[serde(deserialize_with = "selector")]
     pub(crate) selector: Option<Selector>,
     pub(crate) resources: Resources,
-    /// The volume it is bound to or wants to be.
+    /// The volume that it is bound to or requests.
     pub(crate) volume_name: Box<str>,
-    /// None if the cluster's default is as good.
+    /// `None` to use the default class.
     pub(crate) storage_class_name: Option<Box<str>>,
     pub(crate) volume_mode: Option<Box<str>>,
     pub(crate) volume_attributes_class_name: Option<Box<str>>,
-    /// What it is to be filled with, of which only matters that there is something.
+    /// Data source of the volume; only its presence matters.
     pub(crate) data_source: Option<DataSource>,
 }
 
@@ -56,14 +56,14 @@ pub(crate) struct ClaimStatus {
     pub(crate) modify_volume_status: Modification,
 }
 
-/// How the volume is about to change.
+/// A change of the volume in progress.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Modification {
     pub(crate) target_volume_attributes_class_name: Option<Box<str>>,
 }
 
-/// One that cannot be read, which the server lets none pass, selects nothing.
+/// Validation rejects invalid selectors; one would select nothing.
 fn selector<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Selector>, D::Error> {
     let selector = Option::<LabelSelector>::deserialize(from)?;
     Ok(selector.map(|selector| selector.to_selector().unwrap_or_else(|_| Selector::nothing())))
@@ -75,7 +75,7 @@ impl View for PersistentVolumeClaim {
     }
 }
 
-impl Described for PersistentVolumeClaim {
+impl ObjectView for PersistentVolumeClaim {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }

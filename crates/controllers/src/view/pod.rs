@@ -1,4 +1,4 @@
-//! Pods.
+//! View of pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 
 use super::condition::{Condition, condition};
 use super::node::Taint;
-use super::{Described, optional_time};
+use super::{ObjectView, optional_time};
 
-/// Pods by the claims they use, as `namespace/name`.
+/// Index of pods by the claims they use, as `namespace/name`.
 const BY_CLAIM: &str = "persistentVolumeClaim";
 
-/// All pods, for every controller.
+/// Informer of all pods.
 pub(crate) fn pods(manager: &mut Manager) -> Informer<Pod> {
     manager.informer(Selection::of::<k8s_openapi::api::core::v1::Pod>())
 }
 
-/// Pods by the node they are on.
+/// Index of pods by node.
 pub(crate) const PODS_BY_NODE: &str = "node";
 
-/// All pods, to be found by [`PODS_BY_NODE`].
+/// Informer of all pods, indexed by [`PODS_BY_NODE`].
 pub(crate) fn pods_by_node(manager: &mut Manager) -> Informer<Pod> {
     let informer = pods(manager);
     informer.store().add_index(PODS_BY_NODE, |pod: &Pod| {
@@ -33,20 +33,20 @@ pub(crate) fn pods_by_node(manager: &mut Manager) -> Informer<Pod> {
     informer
 }
 
-/// Makes pods findable by the claims they use.
+/// Adds the index by claims.
 pub(crate) fn index_by_claim(pods: &Informer<Pod>) {
     pods.store().add_index(BY_CLAIM, |pod| {
         pod.claims().map(|claim| format!("{}/{claim}", pod.metadata.namespace())).collect()
     });
 }
 
-/// The pods that use a claim.
+/// Pods that use a claim.
 pub(crate) fn pods_of_claim(pods: &Informer<Pod>, claim: &ObjectKey) -> Vec<Arc<Pod>> {
     let name = format!("{}/{}", claim.namespace(), claim.name());
     pods.store().by_index(BY_CLAIM, claim.cluster(), &name)
 }
 
-/// What controllers know of a pod.
+/// View of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Pod {
@@ -69,12 +69,12 @@ pub(crate) struct PodSpec {
     pub(crate) init_containers: Box<[Container]>,
     pub(crate) volumes: Box<[Volume]>,
     pub(crate) tolerations: Box<[Toleration]>,
-    /// The only node that its affinity lets it be on, if there is only one.
+    /// The only node that its affinity allows, if there is only one.
     #[serde(rename = "affinity")]
     pub(crate) affinity_node: AffinityNode,
-    /// Amounts by resource that the pod takes beside its containers.
+    /// Resource overhead of the pod, beside its containers.
     pub(crate) overhead: Labels,
-    /// What the pod as a whole asks for, if it says so.
+    /// Pod-level resources, if set.
     pub(crate) resources: Resources,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Container {
     pub(crate) name: Box<str>,
     pub(crate) ports: Box<[ContainerPort]>,
     pub(crate) resources: Resources,
-    /// `Always` for an init container that goes on running; empty for others.
+    /// `Always` for a sidecar among the init containers; otherwise empty.
     pub(crate) restart_policy: Box<str>,
 }
 
@@ -118,11 +118,11 @@ pub(crate) struct ClaimSource {
     pub(crate) claim_name: Box<str>,
 }
 
-/// That there is one; what it is made of is for those who make it.
+/// Marks an ephemeral volume; its claim template is not needed.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct EphemeralSource {}
 
-/// What a pod bears of the nodes it runs on.
+/// A toleration of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Toleration {
@@ -134,7 +134,7 @@ pub(crate) struct Toleration {
 }
 
 impl Toleration {
-    /// Whether a pod that has it bears a taint. Comparing numbers is a feature that upstream has off.
+    /// True if it tolerates the taint. Numeric comparison is a disabled feature of Kubernetes.
     pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
         let fits = |wanted: &str, found: &str| wanted.is_empty() || *wanted == *found;
         fits(&self.effect, &taint.effect)
@@ -146,7 +146,7 @@ impl Toleration {
     }
 }
 
-/// The node that a pod of a DaemonSet is made for, by its name. The rest of its affinity is not kept.
+/// Node name that the affinity of a DaemonSet's pod requires. The rest of the affinity is not stored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Affinity")]
 pub(crate) struct AffinityNode(pub(crate) Option<Box<str>>);
@@ -193,14 +193,14 @@ impl From<Affinity> for AffinityNode {
     }
 }
 
-/// Where a pod is in its life.
+/// Phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub(crate) enum Phase {
     Pending,
     Running,
     Succeeded,
     Failed,
-    /// Nothing was heard of it, or nothing was said.
+    /// The phase is unknown or not set.
     #[default]
     #[serde(other)]
     Unknown,
@@ -241,7 +241,7 @@ pub(crate) struct ContainerStatus {
     pub(crate) state: ContainerState,
 }
 
-/// What a container is doing; none of them if nothing is known.
+/// State of a container; all fields are `None` if it is unknown.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContainerState {
@@ -278,42 +278,42 @@ impl View for Pod {
     }
 }
 
-impl Described for Pod {
+impl ObjectView for Pod {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }
 }
 
 impl Pod {
-    /// A condition of the pod.
+    /// Condition of a type.
     pub(crate) fn condition(&self, r#type: &str) -> Option<&Condition> {
         condition(&self.status.conditions, r#type)
     }
 
-    /// The claims that it names.
+    /// Names of the claims in its volumes.
     pub(crate) fn named_claims(&self) -> impl Iterator<Item = &str> {
         let volumes = self.spec.volumes.iter();
         volumes.filter_map(|volume| Some(&*volume.persistent_volume_claim.as_ref()?.claim_name))
     }
 
-    /// The claims that are made for it, named as upstream names them (`VolumeClaimName` in
+    /// Names of the claims created for its ephemeral volumes (`VolumeClaimName` in
     /// component-helpers/storage/ephemeral).
     pub(crate) fn own_claims(&self) -> impl Iterator<Item = Box<str>> {
         let volumes = self.spec.volumes.iter().filter(|volume| volume.ephemeral.is_some());
         volumes.map(|volume| format!("{}-{}", self.metadata.name(), volume.name).into())
     }
 
-    /// Every claim it may use, whoever made it.
+    /// Names of all claims it uses.
     pub(crate) fn claims(&self) -> impl Iterator<Item = Box<str>> {
         self.named_claims().map(Box::from).chain(self.own_claims())
     }
 
-    /// Whether it says that it is ready.
+    /// True if its Ready condition is true.
     pub(crate) fn is_ready(&self) -> bool {
         self.condition("Ready").is_some_and(Condition::is_true)
     }
 
-    /// Whether it has been ready for `min_ready_seconds`.
+    /// True if it has been ready for `min_ready_seconds`.
     pub(crate) fn is_available(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
         let Some(ready) = self.condition("Ready").filter(|ready| ready.is_true()) else { return false };
         let seconds = u64::try_from(min_ready_seconds).unwrap_or_default();
@@ -321,19 +321,18 @@ impl Pod {
         seconds == 0 || since.is_some_and(|since| now.since(since).as_secs() >= seconds)
     }
 
-    /// Whether it has come to its end, well or badly.
+    /// True if it has succeeded or failed.
     pub(crate) fn is_finished(&self) -> bool {
         matches!(self.status.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// Whether it counts as one of those that are wanted: neither at its end nor being deleted.
+    /// True if it counts as a replica: neither finished nor terminating.
     pub(crate) fn is_active(&self) -> bool {
         !self.is_finished() && !self.metadata.is_terminating()
     }
 }
 
-/// How long until a pod that is ready has been so for `min_ready_seconds`; none if it is not ready, or has
-/// been long enough.
+/// Time until a ready pod becomes available; `None` if it is not ready, or already available.
 pub(crate) fn next_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
     let ready = pod.condition("Ready").filter(|ready| ready.is_true())?;
     let seconds = u64::try_from(min_ready_seconds).unwrap_or_default();
@@ -348,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_tell_what_controllers_ask_for() {
+    fn pod_view_holds_fields_of_controllers() {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"app": "x"}},
             "spec": {

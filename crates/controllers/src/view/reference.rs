@@ -1,8 +1,8 @@
-//! References from one object to another.
+//! References between objects.
 
 use serde::{Deserialize, Serialize};
 
-/// A reference to an object, as endpoints have it to their pods.
+/// A reference to an object, such as from an endpoint to its pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ObjectReference {

@@ -1,4 +1,4 @@
-//! Replica sets, and replication controllers, which differ from them in how they write their selector.
+//! Views of replica sets and replication controllers, which differ in the form of their selectors.
 
 use coracle_meta::selector::LabelSelector;
 use coracle_meta::selector::labels::Selector;
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 
 use super::condition::Condition;
 use super::pod_template::PodTemplate;
-use super::{Described, ONE_REPLICA};
+use super::{ONE_REPLICA, ObjectView};
 
-/// All replica sets, for every controller.
+/// Informer of all replica sets.
 pub(crate) fn replica_sets(manager: &mut Manager) -> Informer<ReplicaSet> {
     manager.informer(Selection::of::<k8s_openapi::api::apps::v1::ReplicaSet>())
 }
 
-/// All replication controllers, for every controller.
+/// Informer of all replication controllers.
 pub(crate) fn replication_controllers(manager: &mut Manager) -> Informer<ReplicationController> {
     manager.informer(Selection::of::<k8s_openapi::api::core::v1::ReplicationController>())
 }
 
-/// What controllers know of a replica set.
+/// View of a replica set.
 pub(crate) type ReplicaSet = Replicated<ByExpressions>;
 
-/// What controllers know of a replication controller.
+/// View of a replication controller.
 pub(crate) type ReplicationController = Replicated<ByLabels>;
 
-/// Something that keeps a number of equal pods.
+/// View of an object that keeps a number of equal pods.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, bound = "S: Default + DeserializeOwned")]
 pub(crate) struct Replicated<S> {
@@ -52,24 +52,24 @@ pub(crate) struct ReplicatedStatus {
     pub(crate) fully_labeled_replicas: i32,
     pub(crate) ready_replicas: i32,
     pub(crate) available_replicas: i32,
-    /// Of replica sets only.
+    /// For replica sets only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) terminating_replicas: Option<i32>,
     pub(crate) observed_generation: i64,
     pub(crate) conditions: Box<[Condition]>,
 }
 
-/// How a kind writes its selector.
+/// Form of a selector.
 pub(crate) trait PodSelector: Clone + Default + DeserializeOwned + Send + Sync + 'static {
     fn selector(&self) -> &Selector;
 }
 
-/// A selector of labels and expressions.
+/// A selector with labels and expressions.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Option<LabelSelector>")]
 pub(crate) struct ByExpressions(Selector);
 
-/// A selector of labels only.
+/// A selector with labels only.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Labels")]
 pub(crate) struct ByLabels(Selector);
@@ -88,7 +88,7 @@ impl Default for ByLabels {
 
 impl From<Option<LabelSelector>> for ByExpressions {
     fn from(selector: Option<LabelSelector>) -> Self {
-        // One that is none selects nothing; the server lets none pass.
+        // An invalid selector selects nothing; validation rejects those.
         let selector = selector.and_then(|selector| selector.to_selector().ok());
         Self(selector.unwrap_or_else(Selector::nothing))
     }
@@ -96,7 +96,7 @@ impl From<Option<LabelSelector>> for ByExpressions {
 
 impl From<Labels> for ByLabels {
     fn from(labels: Labels) -> Self {
-        // As upstream: no selector selects nothing rather than everything.
+        // As in Kubernetes, an empty selector selects nothing.
         Self(if labels.is_empty() { Selector::nothing() } else { Selector::from_set(labels.iter()) })
     }
 }
@@ -114,12 +114,12 @@ impl PodSelector for ByLabels {
 }
 
 impl<S: PodSelector> Replicated<S> {
-    /// How many pods are wanted.
+    /// Number of desired pods.
     pub(crate) fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(ONE_REPLICA)
     }
 
-    /// Which pods are its own.
+    /// Selector of its pods.
     pub(crate) fn selector(&self) -> &Selector {
         self.spec.selector.selector()
     }
@@ -131,7 +131,7 @@ impl<S: PodSelector> View for Replicated<S> {
     }
 }
 
-impl<S: PodSelector> Described for Replicated<S> {
+impl<S: PodSelector> ObjectView for Replicated<S> {
     fn object_metadata(&self) -> &ObjectMetadata {
         &self.metadata
     }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_say_which_pods_are_theirs() {
+    fn both_kinds_parse_their_selectors() {
         let (labels, others) = (Labels::from_iter([("app", "x")]), Labels::from_iter([("app", "y")]));
         let set: ReplicaSet = serde_json::from_value(json!({
             "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "x"}},

@@ -1,15 +1,15 @@
-//! Services.
+//! View of services.
 
 use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View};
 use coracle_runtime::{Informer, Manager, Selection};
 use serde::Deserialize;
 
-/// All services, for every controller.
+/// Informer of all services.
 pub(crate) fn services(manager: &mut Manager) -> Informer<Service> {
     manager.informer(Selection::of::<k8s_openapi::api::core::v1::Service>())
 }
 
-/// What controllers know of a service.
+/// View of a service.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Service {
@@ -21,7 +21,7 @@ pub(crate) struct Service {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ServiceSpec {
     pub(crate) r#type: Box<str>,
-    /// Without any label it selects nothing.
+    /// Selects nothing if empty.
     pub(crate) selector: Labels,
     #[serde(rename = "clusterIP")]
     pub(crate) cluster_ip: Box<str>,
@@ -37,14 +37,14 @@ pub(crate) struct ServiceSpec {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ServicePort {
     pub(crate) name: Box<str>,
-    /// The port of the service itself.
+    /// Port of the service itself.
     pub(crate) port: i32,
     pub(crate) protocol: Box<str>,
     pub(crate) app_protocol: Option<Box<str>>,
     pub(crate) target_port: TargetPort,
 }
 
-/// A port of pods, by number or by the name their containers give it.
+/// Target port: a number, or the name of a container port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum TargetPort {
@@ -65,17 +65,17 @@ impl View for Service {
 }
 
 impl Service {
-    /// Whether it has an address of its own.
+    /// True if it has a cluster IP.
     pub(crate) fn has_cluster_ip(&self) -> bool {
         !matches!(&*self.spec.cluster_ip, "" | "None")
     }
 
-    /// Whether what stands behind it is found by the labels of pods.
+    /// True if its endpoints are determined by a selector.
     pub(crate) fn selects_pods(&self) -> bool {
         !self.spec.selector.is_empty() && &*self.spec.r#type != "ExternalName"
     }
 
-    /// Whether it selects what has these labels.
+    /// True if it selects objects with these labels.
     pub(crate) fn selects(&self, labels: &Labels) -> bool {
         let selector = &self.spec.selector;
         !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_select_by_all_of_their_labels() {
+    fn selector_requires_all_labels() {
         let service: Service = serde_json::from_value(json!({"spec": {
             "selector": {"app": "x", "tier": "web"}, "clusterIP": "10.0.0.1",
             "ports": [{"port": 80, "targetPort": "http"}, {"port": 81, "targetPort": 8081}],

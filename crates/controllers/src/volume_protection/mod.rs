@@ -1,7 +1,7 @@
-//! Claims, volumes and classes of volumes that are deleted stay for as long as something uses them.
+//! Protection of claims, volumes and VolumeAttributesClasses: terminating objects are kept as long as they are used.
 //!
-//! Each is held by a finalizer that admission gives it. Its controller takes the finalizer away when the
-//! object is being deleted and not used, and adds it to objects that came without.
+//! Admission adds a finalizer to each. The controller removes it from terminating objects that are not used, and adds
+//! it to objects without.
 
 pub(crate) mod pv;
 pub(crate) mod pvc;
@@ -12,34 +12,34 @@ use coracle_runtime::{Change, ObjectKey, Objects, Written};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::refusal;
-use crate::view::Described;
+use crate::api_error;
+use crate::view::ObjectView;
 
-/// What is to happen to the finalizer of an object.
+/// Next step for the finalizer of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
     Nothing,
-    Protect,
-    LetGo,
+    AddFinalizer,
+    RemoveFinalizer,
 }
 
-/// Nobody needs to know whether an object is used that is not being deleted, so it is asked last.
+/// Usage matters only for terminating objects, so `is_used` is called last.
 fn plan(metadata: &ObjectMetadata, finalizer: &str, is_used: impl FnOnce() -> bool) -> Plan {
     match (metadata.is_terminating(), metadata.has_finalizer(finalizer)) {
-        (true, true) if !is_used() => Plan::LetGo,
-        (false, false) => Plan::Protect,
+        (true, true) if !is_used() => Plan::RemoveFinalizer,
+        (false, false) => Plan::AddFinalizer,
         _ => Plan::Nothing,
     }
 }
 
 /// The object itself, if its finalizer may have to change.
-fn unsettled<V: Described>(change: &Change<V>, finalizer: &str) -> Option<ObjectKey> {
+fn needs_finalizer_change<V: ObjectView>(change: &Change<V>, finalizer: &str) -> Option<ObjectKey> {
     let new = change.new.as_ref()?;
     (plan(new.object_metadata(), finalizer, || false) != Plan::Nothing).then(|| change.key.clone())
 }
 
-/// Does to the finalizer what is planned. If the object is gone or has changed, that brings its key back.
-async fn carry_out(
+/// Applies the plan. If the object is gone or has changed, its event enqueues the key again.
+async fn apply(
     plan: Plan,
     objects: &Objects,
     key: &ObjectKey,
@@ -49,13 +49,13 @@ async fn carry_out(
     let mut finalizers: Vec<&str> = metadata.finalizers.iter().map(|name| &**name).collect();
     match plan {
         Plan::Nothing => return Ok(()),
-        Plan::Protect => finalizers.push(finalizer),
-        Plan::LetGo => finalizers.retain(|name| *name != finalizer),
+        Plan::AddFinalizer => finalizers.push(finalizer),
+        Plan::RemoveFinalizer => finalizers.retain(|name| *name != finalizer),
     }
     let version = metadata.resource_version();
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}}));
     match objects.patch::<Written>(key, &PatchParams::default(), &patch).await {
-        Err(error) if refusal::is_outdated(&error) => Ok(()),
+        Err(error) if api_error::is_outdated(&error) => Ok(()),
         done => done.map(drop),
     }
 }
@@ -73,17 +73,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays() {
+    fn used_objects_are_kept() {
         let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b", FINALIZER]});
         assert_eq!(planned(going.clone(), true), Plan::Nothing);
-        assert_eq!(planned(going, false), Plan::LetGo);
+        assert_eq!(planned(going, false), Plan::RemoveFinalizer);
     }
 
     #[test]
-    fn what_came_without_protection_gets_it_while_that_is_possible() {
-        assert_eq!(planned(json!({"finalizers": ["a/b"]}), false), Plan::Protect);
+    fn missing_finalizer_is_added_unless_terminating() {
+        assert_eq!(planned(json!({"finalizers": ["a/b"]}), false), Plan::AddFinalizer);
         assert_eq!(planned(json!({"finalizers": [FINALIZER]}), false), Plan::Nothing);
         let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]});
-        assert_eq!(planned(going, false), Plan::Nothing, "nothing can be added any more");
+        assert_eq!(planned(going, false), Plan::Nothing, "finalizers cannot be added to terminating objects");
     }
 }

@@ -1,12 +1,12 @@
-//! A volume that is deleted stays for as long as it is bound to a claim.
+//! Protects volumes that are bound to a claim.
 
 use coracle_runtime::{Action, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 
-use super::{carry_out, plan, unsettled};
+use super::{apply, needs_finalizer_change, plan};
 use crate::view::{PersistentVolume, volumes};
 use crate::{Registration, Settings};
 
-/// The finalizer this controller stands for.
+/// Finalizer of this controller.
 const FINALIZER: &str = "kubernetes.io/pv-protection";
 
 pub(crate) const REGISTRATION: Registration =
@@ -18,7 +18,7 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     let reconcile = Protection { objects, volumes: volumes.clone() };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("pvprotection")
-        .watches(&volumes, |change| unsettled(change, FINALIZER));
+        .watches(&volumes, |change| needs_finalizer_change(change, FINALIZER));
     manager.add(controller);
 }
 
@@ -33,7 +33,7 @@ impl Reconcile for Protection {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(volume) = self.volumes.store().get(key) {
             let planned = plan(&volume.metadata, FINALIZER, || &*volume.status.phase == "Bound");
-            carry_out(planned, &self.objects, key, &volume.metadata, FINALIZER).await?;
+            apply(planned, &self.objects, key, &volume.metadata, FINALIZER).await?;
         }
         Ok(Action::AwaitChange)
     }

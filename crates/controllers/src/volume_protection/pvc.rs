@@ -1,20 +1,19 @@
-//! A claim that is deleted stays for as long as a pod on some node names it.
+//! Protects claims that a scheduled pod names.
 //!
-//! As in upstream it does not matter whether that pod still runs: its node may not have let go of the
-//! volume. A pod that has no node yet does not count, because no kubelet starts a pod whose claim is being
-//! deleted.
+//! As in Kubernetes it does not matter whether the pod is still running: its node may not have unmounted the volume.
+//! An unscheduled pod does not count, because no kubelet starts a pod whose claim is terminating.
 
 use coracle_runtime::{Action, Change, Controller, Informer, Manager, ObjectKey, Objects, Reconcile};
 use kube::api::ListParams;
 
-use super::{Plan, carry_out, plan, unsettled};
+use super::{Plan, apply, needs_finalizer_change, plan};
 use crate::view::{PersistentVolumeClaim, Pod, claims, index_by_claim, pods, pods_of_claim};
 use crate::{Registration, Settings};
 
-/// The finalizer this controller stands for.
+/// Finalizer of this controller.
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
 
-/// Pods asked for at a time.
+/// Page size of lists of pods.
 const PAGE: u32 = 500;
 
 pub(crate) const REGISTRATION: Registration =
@@ -31,34 +30,34 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("pvcprotection")
-        .watches(&claims, |change| unsettled(change, FINALIZER))
+        .watches(&claims, |change| needs_finalizer_change(change, FINALIZER))
         .watches(&pods, released_claims);
     manager.add(controller);
 }
 
-/// Whether the kubelet is done with a pod, or was not waited for: only finalizers of others keep it.
-fn is_shut_down(pod: &Pod) -> bool {
+/// True if the kubelet has finished the pod, or the deletion did not wait for it: only finalizers keep the pod.
+fn is_stopped(pod: &Pod) -> bool {
     pod.metadata.is_terminating() && pod.metadata.deletion_grace_period_seconds == Some(0)
 }
 
-/// The claims that a pod may have held until now. One that has the name of another before it does not
-/// hold what that one held.
+/// Claims that a pod may have used until this change. A new pod of the same name does not use the claims of the
+/// former one.
 fn released_claims(change: &Change<Pod>) -> Vec<ObjectKey> {
     let (old, new) = (change.old.as_ref(), change.new.as_ref());
     let gone = old.filter(|old| new.is_none_or(|new| new.metadata.uid() != old.metadata.uid()));
-    let shut_down = new.filter(|new| is_shut_down(new));
+    let shut_down = new.filter(|new| is_stopped(new));
     let claims = gone.into_iter().chain(shut_down).flat_map(|pod| pod.claims());
     let key =
         |claim: Box<str>| ObjectKey::namespaced(change.key.cluster().clone(), change.key.namespace(), claim);
     claims.map(key).collect()
 }
 
-/// Whether a pod keeps a claim from going.
+/// True if the pod uses the claim.
 fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let is_it = |name: &str| *name == *claim.metadata.name();
     let is_its_own = || claim.metadata.is_controlled_by(pod.metadata.uid());
-    // A pod that is shut down and stays because of the claim made for it would stay for ever.
-    let has_own = || !is_shut_down(pod) && pod.own_claims().any(|name| is_it(&name)) && is_its_own();
+    // Otherwise a finished pod that is kept because of its own claim would stay forever.
+    let has_own = || !is_stopped(pod) && pod.own_claims().any(|name| is_it(&name)) && is_its_own();
     !pod.spec.node_name.is_empty() && (pod.named_claims().any(is_it) || has_own())
 }
 
@@ -76,17 +75,17 @@ impl Reconcile for Protection {
         let Some(claim) = self.claims.store().get(key) else { return Ok(Action::AwaitChange) };
         let is_used = || pods_of_claim(&self.pods, key).iter().any(|pod| uses(pod, &claim));
         let mut planned = plan(&claim.metadata, FINALIZER, is_used);
-        // The cache may not know yet of a pod that was there when the claim was deleted.
-        if planned == Plan::LetGo && self.is_used(key, &claim).await? {
+        // The cache may lack a pod that existed when the claim was deleted.
+        if planned == Plan::RemoveFinalizer && self.is_used(key, &claim).await? {
             planned = Plan::Nothing;
         }
-        carry_out(planned, &self.objects, key, &claim.metadata, FINALIZER).await?;
+        apply(planned, &self.objects, key, &claim.metadata, FINALIZER).await?;
         Ok(Action::AwaitChange)
     }
 }
 
 impl Protection {
-    /// Whether a pod uses a claim, by the server's word.
+    /// True if a pod on the server uses the claim.
     async fn is_used(&self, key: &ObjectKey, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
         let (mut is_used, params) = (false, ListParams::default().limit(PAGE));
         let look = |page: Vec<Pod>| is_used |= page.iter().any(|pod| uses(pod, claim));
@@ -124,26 +123,29 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_on_a_node_holds_what_it_names() {
+    fn scheduled_pod_uses_named_claims() {
         let named = claim("c", json!([]));
         assert!(uses(&pod("u", "n1", None), &named));
-        assert!(uses(&pod("u", "n1", Some(0)), &named), "whatever has become of it");
+        assert!(uses(&pod("u", "n1", Some(0)), &named), "even if it is stopped");
         assert!(!uses(&pod("u", "", None), &named), "no kubelet will start it");
         assert!(!uses(&pod("u", "n1", None), &claim("other", json!([]))));
     }
 
     #[test]
-    fn a_pod_holds_what_was_made_for_it_until_it_is_shut_down() {
+    fn pod_uses_its_own_claims_until_stopped() {
         let own = claim("p-own", json!([{"uid": "u", "controller": true}]));
         assert!(uses(&pod("u", "n1", None), &own));
         assert!(uses(&pod("u", "n1", Some(30)), &own));
         assert!(!uses(&pod("u", "n1", Some(0)), &own));
-        assert!(!uses(&pod("v", "n1", None), &own), "made for one of the same name before it");
-        assert!(!uses(&pod("u", "n1", None), &claim("p-own", json!([{"uid": "u"}]))), "somebody else's");
+        assert!(!uses(&pod("v", "n1", None), &own), "created for a former pod of the same name");
+        assert!(
+            !uses(&pod("u", "n1", None), &claim("p-own", json!([{"uid": "u"}]))),
+            "the claim is not owned by the pod"
+        );
     }
 
     #[test]
-    fn claims_are_looked_at_when_a_pod_may_have_let_go_of_them() {
+    fn claims_are_enqueued_when_a_pod_stops_using_them() {
         let released = |old: Option<Pod>, new: Option<Pod>| {
             let key = ObjectKey::namespaced(ClusterId::default(), "n", "p");
             let change = Change { key, old: old.map(Arc::new), new: new.map(Arc::new) };

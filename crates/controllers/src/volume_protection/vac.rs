@@ -1,7 +1,7 @@
-//! A VolumeAttributesClass that is deleted stays for as long as a claim or a volume names it.
+//! Protects VolumeAttributesClasses that a claim or a volume names.
 //!
-//! Before a class is let go the server is asked, unlike in upstream: the informers may not know a claim that names it
-//! yet. A claim that is created in the same moment may still find its class gone.
+//! Unlike in Kubernetes, the server is queried before the finalizer is removed, because the informers may lack a
+//! claim that names the class. A claim created at the same moment may still find its class gone.
 
 use coracle_runtime::informer::{PartialObject, View};
 use coracle_runtime::{
@@ -11,17 +11,17 @@ use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 
 use kube::api::ListParams;
 
-use super::{Plan, carry_out, plan, unsettled};
+use super::{Plan, apply, needs_finalizer_change, plan};
 use crate::view::{PersistentVolume, PersistentVolumeClaim, claims, volumes};
 use crate::{Registration, Settings};
 
-/// The finalizer this controller stands for.
+/// Finalizer of this controller.
 const FINALIZER: &str = "kubernetes.io/vac-protection";
 
-/// How many claims or volumes are asked for at a time.
+/// Page size of lists of claims and volumes.
 const PAGE: u32 = 500;
 
-/// Claims and volumes by the classes they name.
+/// Index of claims and volumes by class.
 const BY_CLASS: &str = "volumeAttributesClass";
 
 pub(crate) const REGISTRATION: Registration =
@@ -43,13 +43,13 @@ fn register(manager: &mut Manager, _settings: &Settings) {
     };
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("vacprotection")
-        .watches(&classes, |change| unsettled(change, FINALIZER))
+        .watches(&classes, |change| needs_finalizer_change(change, FINALIZER))
         .watches(&claims, |change| released(change, classes_of_claim))
         .watches(&volumes, |change| released(change, classes_of_volume));
     manager.add(controller);
 }
 
-/// The classes a claim has, should have, or is about to have.
+/// Current, desired and target class of a claim.
 fn classes_of_claim(claim: &PersistentVolumeClaim) -> Vec<String> {
     let status = &claim.status;
     let mut classes = named([
@@ -62,7 +62,7 @@ fn classes_of_claim(claim: &PersistentVolumeClaim) -> Vec<String> {
     classes
 }
 
-/// The class a volume has; one at most.
+/// Class of a volume; at most one.
 fn classes_of_volume(volume: &PersistentVolume) -> Vec<String> {
     named([&volume.spec.volume_attributes_class_name])
 }
@@ -72,7 +72,7 @@ fn named<const COUNT: usize>(names: [&Option<Box<str>>; COUNT]) -> Vec<String> {
     names.map(|name| name.to_string()).collect()
 }
 
-/// The classes that were named until now.
+/// Classes that were named before this change, and no longer are.
 fn released<V: View>(change: &Change<V>, classes: fn(&V) -> Vec<String>) -> Vec<ObjectKey> {
     let before = change.old.as_deref().map(classes).unwrap_or_default();
     let still = change.new.as_deref().map(classes).unwrap_or_default();
@@ -96,8 +96,8 @@ impl Protection {
             || !self.volumes.store().by_index(BY_CLASS, cluster, name).is_empty()
     }
 
-    /// Whether a claim or a volume names a class, by the server's word.
-    async fn is_used_live(&self, class: &ObjectKey) -> Result<bool, kube::Error> {
+    /// True if a claim or a volume on the server names the class.
+    async fn is_used_on_server(&self, class: &ObjectKey) -> Result<bool, kube::Error> {
         let (all, params) =
             (ObjectKey::cluster_wide(class.cluster().clone(), ""), ListParams::default().limit(PAGE));
         let mut is_used = false;
@@ -118,10 +118,10 @@ impl Reconcile for Protection {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, kube::Error> {
         if let Some(class) = self.classes.store().get(key) {
             let mut planned = plan(&class.metadata, FINALIZER, || self.is_used(key));
-            if planned == Plan::LetGo && self.is_used_live(key).await? {
+            if planned == Plan::RemoveFinalizer && self.is_used_on_server(key).await? {
                 planned = Plan::Nothing;
             }
-            carry_out(planned, &self.objects, key, &class.metadata, FINALIZER).await?;
+            apply(planned, &self.objects, key, &class.metadata, FINALIZER).await?;
         }
         Ok(Action::AwaitChange)
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_are_looked_at_when_nobody_may_name_them_any_more() {
+    fn classes_are_enqueued_when_no_longer_named() {
         let claim = |wanted: &str, current: &str| -> Option<Arc<PersistentVolumeClaim>> {
             let spec = json!({"volumeAttributesClassName": wanted});
             let status = json!({"currentVolumeAttributesClassName": current});
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_and_volumes_tell_all_their_classes() {
+    fn all_classes_of_claims_and_volumes_are_indexed() {
         let claim = serde_json::from_value(json!({
             "spec": {"volumeAttributesClassName": "silver", "resources": {}},
             "status": {

@@ -128,7 +128,7 @@ impl Managed {
         let make = move |fence: Option<Fence>| {
             let client = in_process::fenced_client(its_server.clone(), caller, fence.clone());
             let mut manager =
-                Manager::everywhere(client).with_clock(its_clock.clone()).with_host_name(host_name());
+                Manager::all_clusters(client).with_clock(its_clock.clone()).with_host_name(host_name());
             register(&mut manager, fence.as_ref());
             manager
         };

@@ -109,7 +109,7 @@ impl World {
             self.faults.client(&self.server, component.user, component.program, &component.connection);
         let clock = self.clock.clock();
         let manager = if self.follows_all {
-            Manager::everywhere(client)
+            Manager::all_clusters(client)
         } else {
             Manager::new(client, ClusterId::default())
         };

@@ -1,4 +1,4 @@
-//! Events of a watch, as they come in.
+//! Decoding of watch events.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,23 +13,23 @@ use super::page::key_of;
 use super::view::View;
 use crate::key::{ClusterId, ObjectKey};
 
-/// What a watch tells.
+/// A watch event.
 pub(super) enum Event<V> {
-    /// An object is there, new or changed.
-    There(ObjectKey, V),
-    /// It is gone; this was its last state.
-    Gone(ObjectKey, V),
-    /// It is gone with its cluster; this was its last state.
-    GoneWithCluster(ObjectKey, V),
-    /// Everything up to this revision has been told.
+    /// An object was added or modified.
+    Applied(ObjectKey, V),
+    /// An object was deleted; this is its last state.
+    Deleted(ObjectKey, V),
+    /// An object was deleted with its cluster; this is its last state.
+    DeletedWithCluster(ObjectKey, V),
+    /// All changes up to this revision have been delivered.
     Bookmark(String),
-    /// So has everything there was at this revision: what comes now are changes.
-    Complete(String),
+    /// The bookmark after the initial events: all objects as of this revision have been delivered.
+    InitialEventsEnd(String),
     /// The watch ends.
     Error(Box<Status>),
 }
 
-/// Begins a watch of a cluster, or of all.
+/// Opens a watch of a cluster, or of all clusters.
 pub(super) async fn stream<V: View>(
     client: &Client,
     cluster: &ClusterId,
@@ -54,33 +54,32 @@ fn decode<V: View>(cluster: &ClusterId, line: &str) -> serde_json::Result<Event<
     let cluster = found.cluster.map_or_else(|| cluster.clone(), ClusterId::new);
     let content = found.content.ok_or_else(|| serde_json::Error::missing_field("object"))?;
     Ok(match content {
-        Content::Bookmark(Bookmark { metadata }) => match metadata.annotations.state_ends {
-            Some(_) => Event::Complete(metadata.resource_version),
+        Content::Bookmark(Bookmark { metadata }) => match metadata.annotations.initial_events_end {
+            Some(_) => Event::InitialEventsEnd(metadata.resource_version),
             None => Event::Bookmark(metadata.resource_version),
         },
         Content::Error(status) => Event::Error(status),
-        Content::There(object) => Event::There(key_of(&cluster, &object), object),
-        Content::Gone(object) if found.cluster_deleted => {
-            Event::GoneWithCluster(key_of(&cluster, &object), object)
+        Content::Applied(object) => Event::Applied(key_of(&cluster, &object), object),
+        Content::Deleted(object) if found.cluster_deleted => {
+            Event::DeletedWithCluster(key_of(&cluster, &object), object)
         }
-        Content::Gone(object) => Event::Gone(key_of(&cluster, &object), object),
+        Content::Deleted(object) => Event::Deleted(key_of(&cluster, &object), object),
     })
 }
 
-/// What is found in one line of a watch.
-struct Found<V> {
+/// The decoded fields of one line of a watch.
+struct WatchLine<V> {
     kind: Option<Type>,
-    /// Told only by a watch of all clusters.
+    /// Sent only by a watch of all clusters.
     cluster: Option<Box<str>>,
-    /// Told only by a watch of all clusters, of objects that every cluster begins with.
+    /// Sent only by a watch of all clusters, for bootstrap objects.
     cluster_deleted: bool,
     content: Option<Content<V>>,
 }
 
-/// What it is about.
 enum Content<V> {
-    There(V),
-    Gone(V),
+    Applied(V),
+    Deleted(V),
     Bookmark(Bookmark),
     Error(Box<Status>),
 }
@@ -101,10 +100,10 @@ struct BookmarkMetadata {
 #[derive(Default, Deserialize)]
 struct BookmarkAnnotations {
     #[serde(rename = "k8s.io/initial-events-end")]
-    state_ends: Option<IgnoredAny>,
+    initial_events_end: Option<IgnoredAny>,
 }
 
-/// The type of an event, which says what its object is.
+/// The `type` of an event, which determines the type of its object.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Type {
@@ -120,8 +119,8 @@ impl<'de, V: View> DeserializeSeed<'de> for TypeSeed<V> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Content<V>, D::Error> {
         match self.0 {
-            Type::Added | Type::Modified => V::deserialize(from).map(Content::There),
-            Type::Deleted => V::deserialize(from).map(Content::Gone),
+            Type::Added | Type::Modified => V::deserialize(from).map(Content::Applied),
+            Type::Deleted => V::deserialize(from).map(Content::Deleted),
             Type::Bookmark => Bookmark::deserialize(from).map(Content::Bookmark),
             Type::Error => Box::deserialize(from).map(Content::Error),
         }
@@ -130,22 +129,25 @@ impl<'de, V: View> DeserializeSeed<'de> for TypeSeed<V> {
 
 struct TypeSeed<V>(Type, PhantomData<V>);
 
-/// Reads a line in one go where the type comes before the object, as all servers write it, or is known.
-fn read_line<'de, V: View, D: Deserializer<'de>>(known: Option<Type>, from: D) -> Result<Found<V>, D::Error> {
+/// Decodes a line in one pass if `type` precedes `object`, as all servers write it, or is passed in.
+fn read_line<'de, V: View, D: Deserializer<'de>>(
+    known: Option<Type>,
+    from: D,
+) -> Result<WatchLine<V>, D::Error> {
     from.deserialize_map(LineVisitor(known, PhantomData))
 }
 
 struct LineVisitor<V>(Option<Type>, PhantomData<V>);
 
 impl<'de, V: View> Visitor<'de> for LineVisitor<V> {
-    type Value = Found<V>;
+    type Value = WatchLine<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an event of a watch")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<V>, A::Error> {
-        let mut found = Found { kind: self.0, cluster: None, cluster_deleted: false, content: None };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WatchLine<V>, A::Error> {
+        let mut found = WatchLine { kind: self.0, cluster: None, cluster_deleted: false, content: None };
         while let Some(name) = map.next_key::<&str>()? {
             match (name, found.kind) {
                 ("type", _) => found.kind = Some(map.next_value()?),
@@ -166,32 +168,35 @@ mod tests {
     use super::super::view::MetadataOnly;
     use super::*;
 
-    fn told(line: &str) -> String {
+    fn describe(line: &str) -> String {
         match decode::<MetadataOnly>(&ClusterId::default(), line).unwrap() {
-            Event::There(key, object) => format!("{key} is there at {}", object.metadata.resource_version),
-            Event::Gone(key, _) => format!("{key} is gone"),
-            Event::GoneWithCluster(key, _) => format!("{key} is gone with its cluster"),
+            Event::Applied(key, object) => format!("{key} is there at {}", object.metadata.resource_version),
+            Event::Deleted(key, _) => format!("{key} is gone"),
+            Event::DeletedWithCluster(key, _) => format!("{key} is gone with its cluster"),
             Event::Bookmark(revision) => format!("up to {revision}"),
-            Event::Complete(revision) => format!("all at {revision}"),
+            Event::InitialEventsEnd(revision) => format!("all at {revision}"),
             Event::Error(status) => format!("error {}", status.code),
         }
     }
 
     #[test]
-    fn lines_say_what_happened_and_where() {
+    fn watch_lines_decode_to_events() {
         let object = r#"{"metadata":{"name":"n","namespace":"ns","resourceVersion":"7"}}"#;
-        assert_eq!(told(&format!(r#"{{"type":"ADDED","object":{object}}}"#)), "ns/n is there at 7");
+        assert_eq!(describe(&format!(r#"{{"type":"ADDED","object":{object}}}"#)), "ns/n is there at 7");
         let line = format!(r#"{{"type":"DELETED","cluster":"blue","object":{object}}}"#);
-        assert_eq!(told(&line), "blue:ns/n is gone");
+        assert_eq!(describe(&line), "blue:ns/n is gone");
         let line =
             format!(r#"{{"type":"DELETED","cluster":"blue","clusterDeleted":true,"object":{object}}}"#);
-        assert_eq!(told(&line), "blue:ns/n is gone with its cluster");
-        assert_eq!(told(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#), "up to 9");
+        assert_eq!(describe(&line), "blue:ns/n is gone with its cluster");
+        assert_eq!(
+            describe(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#),
+            "up to 9"
+        );
         let end = r#""annotations":{"k8s.io/initial-events-end":"true"}"#;
         let line =
             format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"9",{end}}}}}}}"#);
-        assert_eq!(told(&line), "all at 9");
-        assert_eq!(told(r#"{"object":{"code":410,"kind":"Status"},"type":"ERROR"}"#), "error 410");
+        assert_eq!(describe(&line), "all at 9");
+        assert_eq!(describe(r#"{"object":{"code":410,"kind":"Status"},"type":"ERROR"}"#), "error 410");
         assert!(decode::<MetadataOnly>(&ClusterId::default(), "{").is_err());
     }
 }

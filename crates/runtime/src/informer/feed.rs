@@ -1,4 +1,4 @@
-//! Handing changes on to whoever keeps more than keys, in order and with what was known before.
+//! Delivery of changes to components that need the old and the new object, not only keys, in order.
 
 use std::pin::Pin;
 
@@ -8,40 +8,40 @@ use tokio::sync::mpsc;
 use super::Progress;
 use super::store::Change;
 
-/// Somebody who takes changes.
+/// A receiver of changes.
 pub(super) trait Feed<V>: Send + Sync {
-    /// Returns when the change is taken. Nobody who is gone is waited for.
-    fn hand_on(&self, change: Change<V>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// Returns when the receiver has taken the change, or is gone.
+    fn send(&self, change: Change<V>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// Changes become messages of a channel.
+/// Sends changes as messages of a channel.
 pub(super) struct Channel<T, Wrap> {
     pub(super) sender: mpsc::Sender<T>,
     pub(super) wrap: Wrap,
 }
 
 impl<V, T: Send, Wrap: Fn(Change<V>) -> T + Send + Sync> Feed<V> for Channel<T, Wrap> {
-    fn hand_on(&self, change: Change<V>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn send(&self, change: Change<V>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         let message = (self.wrap)(change);
-        // It fails only if nobody listens any more.
+        // Sending fails only if the receiver is gone.
         Box::pin(async move { drop(self.sender.send(message).await) })
     }
 }
 
-/// Waits for news of an informer; see [`Informer::changes`](super::Informer::changes).
+/// Waits for progress of an informer; see [`Informer::changes`](super::Informer::changes).
 #[derive(Clone, Debug)]
 pub struct Changes(pub(super) watched::Receiver<Progress>);
 
 impl Changes {
-    /// Returns when the informer has come further than when this was last asked. Safe to drop.
+    /// Returns when the informer has made progress since the last call. Safe to drop.
     pub async fn next(&mut self) {
         if self.0.changed().await.is_err() {
-            // The informer is gone, and with it all news.
+            // The informer is gone: there will be no more changes.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns when everything has been listed once, and handed on. Safe to drop.
+    /// Returns when the initial list has been delivered. Safe to drop.
     pub async fn synced(&mut self) {
         if self.0.wait_for(|progress| progress.synced).await.is_err() {
             std::future::pending::<()>().await;

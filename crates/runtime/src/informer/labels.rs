@@ -1,4 +1,4 @@
-//! Labels and annotations, as small as they can be held.
+//! Labels and annotations in a compact representation.
 
 use std::fmt;
 
@@ -6,34 +6,33 @@ use coracle_meta::selector::labels;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Pairs of text in the order of their keys. A map would take ten times the memory for the two or three
-/// that most objects have.
+/// Pairs ordered by key. A map would take ten times the memory for the two or three labels that most objects have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 impl Labels {
-    /// The value of a label.
+    /// Returns the value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
         Some(&self.0[found].1)
     }
 
-    /// Whether there is a label of this key.
+    /// True if there is a label with this key.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// All of them, in order.
+    /// Iterates over all pairs in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// How many there are.
+    /// Number of pairs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,7 +49,7 @@ impl<K: Into<Box<str>>, W: Into<Box<str>>> FromIterator<(K, W)> for Labels {
         let mut pairs: Vec<(Box<str>, Box<str>)> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
-        // The last of several wins, as in a map.
+        // The last of several equal keys wins, as in a map.
         pairs.reverse();
         pairs.dedup_by(|(one, _), (other, _)| one == other);
         pairs.reverse();
@@ -88,7 +87,7 @@ impl<'de> Deserialize<'de> for Labels {
             }
         }
 
-        // Any: a map that is null is an empty one.
+        // `deserialize_any`, because `null` is accepted as an empty map.
         deserializer.deserialize_any(Pairs)
     }
 }
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_found_in_any_order_and_selected() {
+    fn labels_are_sorted_and_match_selectors() {
         let labels: Labels = serde_json::from_value(json!({"b": "2", "a": "1", "c": ""})).unwrap();
         assert_eq!((labels.get("a"), labels.get("c"), labels.get("d")), (Some("1"), Some(""), None));
         assert_eq!(serde_json::to_string(&labels).unwrap(), r#"{"a":"1","b":"2","c":""}"#);

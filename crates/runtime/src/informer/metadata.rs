@@ -1,4 +1,4 @@
-//! The metadata of an object as most controllers need it.
+//! View of the metadata that most controllers need.
 
 use coracle_base::Timestamp;
 use coracle_meta::time;
@@ -7,111 +7,111 @@ use serde::{Deserialize, Serialize};
 use super::labels::Labels;
 use super::view::{Metadata, View};
 
-/// Metadata with what says whose an object is and how it is found. `managedFields` and the like are left out.
+/// Metadata with owners, labels and annotations. `managedFields` and the like are left out.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Wire")]
 pub struct ObjectMetadata {
-    /// The part that caches need.
+    /// The basic metadata that every cache needs.
     pub plain: Metadata,
-    /// Counts the changes of what is wanted.
+    /// Number of changes to the spec.
     pub generation: i64,
-    /// When it was made.
+    /// When the object was created.
     pub creation_timestamp: Timestamp,
-    /// How long it may take to end, once its deletion has begun.
+    /// Grace period, once the deletion has begun.
     pub deletion_grace_period_seconds: Option<i64>,
-    /// Its labels.
+    /// Labels of the object.
     pub labels: Labels,
-    /// Its annotations.
+    /// Annotations of the object.
     pub annotations: Labels,
-    /// Whose it is.
+    /// Owners of the object.
     pub owner_references: Box<[OwnerReference]>,
-    /// Who has to let it go before it is gone.
+    /// Finalizers that must be removed before the object is.
     pub finalizers: Box<[Box<str>]>,
 }
 
-/// A reference to an owner, as in the metadata of what is owned.
+/// An owner reference in the metadata of a dependent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
     /// Group and version of the owner.
     pub api_version: Box<str>,
-    /// Its kind.
+    /// Kind of the owner.
     pub kind: Box<str>,
-    /// Its name.
+    /// Name of the owner.
     pub name: Box<str>,
-    /// Its identity.
+    /// Uid of the owner.
     pub uid: Box<str>,
-    /// Whether the owner manages what it owns; one does at most.
+    /// True for the managing controller; at most one owner is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
-    /// Whether the owner waits for it when it is deleted in the foreground.
+    /// True if foreground deletion of the owner waits for this dependent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
 }
 
 impl ObjectMetadata {
-    /// Its name.
+    /// Name of the object.
     pub fn name(&self) -> &str {
         &self.plain.name
     }
 
-    /// Where it is; empty if in no namespace.
+    /// Namespace of the object; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         &self.plain.namespace
     }
 
-    /// Its identity.
+    /// Uid of the object.
     pub fn uid(&self) -> &str {
         &self.plain.uid
     }
 
-    /// Which version of it.
+    /// Resource version of the cached state.
     pub fn resource_version(&self) -> &str {
         &self.plain.resource_version
     }
 
-    /// Whether its deletion has begun.
+    /// True once the deletion has begun.
     pub fn is_terminating(&self) -> bool {
         self.plain.deletion_timestamp.is_some()
     }
 
-    /// When it is or was to be gone, if its deletion has begun.
+    /// When the grace period ends or ended, once the deletion has begun.
     pub fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.plain.deletion_timestamp.as_deref().map(timestamp)
     }
 
-    /// The owner that manages it.
+    /// The owner reference of the managing controller.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|owner| owner.controller == Some(true))
     }
 
-    /// Whether the object of this identity manages it.
+    /// True if the object with this uid is the managing controller.
     pub fn is_controlled_by(&self, uid: &str) -> bool {
         self.controller().is_some_and(|owner| *owner.uid == *uid)
     }
 
-    /// Whether somebody of this name has to let it go.
+    /// True if the object has this finalizer.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|name| **name == *finalizer)
     }
 }
 
-/// A time of the API; the beginning of all time if it is none, which no server sends.
+/// Parses a timestamp of the API. Returns the epoch for invalid text, which no server sends.
 pub fn timestamp(text: &str) -> Timestamp {
     let (seconds, nanos) = time::parse(text, time::Layout::Seconds).unwrap_or_default();
     let millis = seconds.saturating_mul(1000).saturating_add(i64::from(nanos / 1_000_000));
     Timestamp::from_millis(u64::try_from(millis).unwrap_or_default())
 }
 
-/// A time as the API writes it, to the second.
+/// Formats a timestamp as the API does, with a precision of one second.
 pub fn rfc3339(at: Timestamp) -> String {
     time::Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string()
 }
 
-/// A view of metadata only, but all of it that matters.
+/// A view of the metadata with owners, labels and annotations.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PartialObject {
-    /// All there is.
+    /// The metadata.
     pub metadata: ObjectMetadata,
 }
 
@@ -121,7 +121,7 @@ impl View for PartialObject {
     }
 }
 
-/// What the server sends, field by field: flattened, all that is not needed would be read into memory first.
+/// The wire format, field by field: with `serde(flatten)` all unneeded fields would be buffered in memory first.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Wire {
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_tells_whose_an_object_is() {
+    fn metadata_holds_owners_labels_and_finalizers() {
         let owners = json!([
             {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u1"},
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u2", "controller": true},

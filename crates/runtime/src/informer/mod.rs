@@ -1,8 +1,7 @@
-//! Knowing what is there: all of it once, then a watch that is renewed for ever.
+//! Informers: a complete initial list, then a watch that is renewed forever.
 //!
-//! Controllers share an informer; each is told through its queue which keys to look at. An informer that
-//! lost track, because the server forgot the history it asked for, lists again and works out itself what
-//! changed meanwhile: nobody misses a deletion.
+//! Controllers share an informer, which adds keys to each controller's queue. After losing its position, because the
+//! server has compacted the history, an informer relists and computes the changes itself, so no deletion is missed.
 
 mod event;
 mod feed;
@@ -39,23 +38,23 @@ use crate::queue::{Priority, Queue};
 use feed::{Channel, Feed};
 pub(crate) use reflector::Reflector;
 
-/// How far an informer has come.
+/// Progress of an informer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Whether it has been tried once to learn of everything.
+    /// The initial list has been attempted at least once.
     pub(crate) attempted: bool,
-    /// Whether everything has been told once.
+    /// The initial list has been delivered.
     pub(crate) synced: bool,
-    /// Everything up to here has been told to every queue.
+    /// All changes up to this revision have been delivered to every queue.
     pub(crate) revision: u64,
 }
 
-/// Which keys a change makes worth a look.
+/// Maps a change to the keys to enqueue.
 pub(crate) type KeysOf<V> = Box<dyn Fn(&Change<V>) -> Vec<ObjectKey> + Send + Sync>;
 
-/// An informer. Clones are the same one.
+/// A shared informer. Clones are the same informer.
 pub struct Informer<V> {
-    reflector: Arc<Reflector<Known<V>>>,
+    reflector: Arc<Reflector<SharedState<V>>>,
 }
 
 impl<V> Clone for Informer<V> {
@@ -64,8 +63,8 @@ impl<V> Clone for Informer<V> {
     }
 }
 
-/// What an informer knows, and whom it tells.
-pub(crate) struct Known<V> {
+/// The cache of an informer, and the queues and channels to which it delivers changes.
+pub(crate) struct SharedState<V> {
     store: Store<V>,
     listeners: RwLock<Vec<(Queue<ObjectKey>, KeysOf<V>)>>,
     feeds: RwLock<Vec<Arc<dyn Feed<V>>>>,
@@ -73,38 +72,39 @@ pub(crate) struct Known<V> {
 
 impl<V: View> Informer<V> {
     pub(crate) fn new(cluster: ClusterId, selection: Selection) -> Self {
-        let known = Known { store: Store::new(), listeners: RwLock::default(), feeds: RwLock::default() };
-        Self { reflector: Arc::new(Reflector::new(cluster, selection, known)) }
+        let state =
+            SharedState { store: Store::new(), listeners: RwLock::default(), feeds: RwLock::default() };
+        Self { reflector: Arc::new(Reflector::new(cluster, selection, state)) }
     }
 
-    /// What is known. It lags behind the server by as much as the watch does.
+    /// The cache. It lags behind the server by the delay of the watch.
     pub fn store(&self) -> &Store<V> {
         &self.reflector.consumer.store
     }
 
-    /// Whether everything has been listed once, so that what is not in the store was not there.
+    /// True after the initial list, so that an object missing in the cache did not exist.
     pub fn has_synced(&self) -> bool {
         self.reflector.progress.borrow().synced
     }
 
-    /// For how long altogether it has not been able to hear of changes, because it could not reach the server.
-    /// Whoever takes silence for a sign must know whose it is.
-    pub fn deaf_for(&self) -> Duration {
-        self.reflector.deaf_for()
+    /// Total time without a watch, because the server was unreachable. A controller that interprets silence, such as
+    /// missing heartbeats, must subtract it.
+    pub fn disconnected_for(&self) -> Duration {
+        self.reflector.disconnected_for()
     }
 
-    /// How far it has come, as it goes.
+    /// Subscribes to the informer's progress.
     pub(crate) fn progress(&self) -> watched::Receiver<Progress> {
         self.reflector.progress.subscribe()
     }
 
-    /// Waits for news.
+    /// Returns a handle that waits for changes.
     pub fn changes(&self) -> Changes {
         Changes(self.progress())
     }
 
-    /// Hands every change on to a channel, in order, before queues are told. A full channel makes it wait.
-    /// Only before it runs, or what is known already would not be handed on.
+    /// Sends every change to a channel, in order, before adding keys to queues. A full channel blocks the informer.
+    /// Call this before the informer runs, because objects already in the cache are not sent.
     pub fn feed<T: Send + 'static>(
         &self,
         sender: mpsc::Sender<T>,
@@ -114,38 +114,39 @@ impl<V: View> Informer<V> {
         feeds.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(Channel { sender, wrap }));
     }
 
-    /// Tells `queue` from now on. Only before it runs, or what is known already would not be told.
-    pub(crate) fn tell(&self, queue: Queue<ObjectKey>, keys_of: KeysOf<V>) {
+    /// Adds keys to `queue` from now on. Call this before the informer runs, because objects already in the cache are
+    /// not enqueued.
+    pub(crate) fn add_listener(&self, queue: Queue<ObjectKey>, keys_of: KeysOf<V>) {
         let listeners = &self.reflector.consumer.listeners;
         listeners.write().unwrap_or_else(PoisonError::into_inner).push((queue, keys_of));
     }
 
-    pub(crate) fn followed(&self) -> Arc<dyn Followed> {
-        Arc::clone(&self.reflector) as Arc<dyn Followed>
+    pub(crate) fn as_any(&self) -> Arc<dyn AnyReflector> {
+        Arc::clone(&self.reflector) as Arc<dyn AnyReflector>
     }
 
-    /// The same informer under its own type again; none if it is of another one.
-    pub(crate) fn from_followed(followed: &Arc<dyn Followed>) -> Option<Self> {
-        let any: Arc<dyn Any + Send + Sync> = Arc::clone(followed) as _;
+    /// Downcasts to this view's informer; `None` for another view.
+    pub(crate) fn from_any(as_any: &Arc<dyn AnyReflector>) -> Option<Self> {
+        let any: Arc<dyn Any + Send + Sync> = Arc::clone(as_any) as _;
         any.downcast().ok().map(|reflector| Self { reflector })
     }
 }
 
-/// What follows a kind, as the manager sees it.
-pub(crate) trait Followed: Any + Send + Sync {
+/// A reflector with its types erased, as the manager holds it.
+pub(crate) trait AnyReflector: Any + Send + Sync {
     fn selection(&self) -> &Selection;
     fn progress(&self) -> watched::Receiver<Progress>;
-    /// Makes sure that `progress` reaches a revision, even if nothing of this kind changes any more.
-    fn want(&self, revision: u64);
-    /// Says that nothing more will be told, to whoever waits for it.
+    /// Makes sure that `progress` reaches a revision, even if no object of this kind changes any more.
+    fn require(&self, revision: u64);
+    /// Marks the progress as complete, for those waiting for it, because nothing more will be delivered.
     fn retire(&self);
-    /// Knows what is there now, and tells nobody.
+    /// Lists into the cache without delivering changes.
     fn list_once(self: Arc<Self>, client: Client) -> Pin<Box<dyn Future<Output = kube::Result<()>> + Send>>;
-    /// Follows the server, for ever. Safe to drop; started again it begins anew.
+    /// Lists and watches forever. Safe to drop; a new call starts with a list.
     fn follow(self: Arc<Self>, client: Client, rng: Rng) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-impl<V: View> Consumer for Known<V> {
+impl<V: View> Consumer for SharedState<V> {
     type Object = V;
     type Listing = Listed<V>;
 
@@ -182,10 +183,10 @@ impl<V: View> Consumer for Known<V> {
     }
 }
 
-impl<V: View> Known<V> {
+impl<V: View> SharedState<V> {
     async fn announce(&self, change: &Change<V>, priority: Priority) {
         for feed in self.all_feeds() {
-            feed.hand_on(change.clone()).await;
+            feed.send(change.clone()).await;
         }
         for (queue, keys) in self.keys_for_queues(change) {
             for key in keys {
@@ -194,12 +195,12 @@ impl<V: View> Known<V> {
         }
     }
 
-    /// Collected first: no lock is held while a full channel is waited for.
+    /// Collected first, so that no lock is held while a full channel is waited for.
     fn all_feeds(&self) -> Vec<Arc<dyn Feed<V>>> {
         self.feeds.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Collected first: no lock is held while a full queue is waited for.
+    /// Collected first, so that no lock is held while a full queue is waited for.
     fn keys_for_queues(&self, change: &Change<V>) -> Vec<(Queue<ObjectKey>, Vec<ObjectKey>)> {
         let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().map(|(queue, keys_of)| (queue.clone(), keys_of(change))).collect()

@@ -1,4 +1,4 @@
-//! Lists, as they come in.
+//! Decoding of list responses.
 
 use kube::Client;
 use serde::Deserialize;
@@ -6,12 +6,12 @@ use serde::Deserialize;
 use super::view::View;
 use crate::key::{ClusterId, ObjectKey};
 
-/// What a list has told, or a page of it.
+/// A list of objects, or a page of it.
 #[derive(Debug)]
 pub struct Listed<V> {
-    /// The objects. Those that every cluster begins with are in the cluster that stands for all.
+    /// The objects. Bootstrap objects, which all clusters share, are under [`ClusterId::all_clusters`].
     pub objects: Vec<(ObjectKey, V)>,
-    /// What clusters have deleted of what all begin with.
+    /// Bootstrap objects that single clusters have deleted.
     pub hidden: Vec<ObjectKey>,
 }
 
@@ -46,10 +46,10 @@ impl<V: View> Page<V> {
         cluster: &ClusterId,
         request: http::Request<Vec<u8>>,
     ) -> kube::Result<Self> {
-        if cluster == ClusterId::everywhere() {
-            return Ok(client.request::<OfAll<V>>(request).await?.into());
+        if cluster == ClusterId::all_clusters() {
+            return Ok(client.request::<AllClustersList<V>>(request).await?.into());
         }
-        let OfOne { metadata, items } = client.request::<OfOne<V>>(request).await?;
+        let ClusterList { metadata, items } = client.request::<ClusterList<V>>(request).await?;
         let objects = items.into_iter().map(|object| (key_of(cluster, &object), object)).collect();
         Ok(Self::new(metadata, Listed { objects, hidden: Vec::new() }))
     }
@@ -59,7 +59,6 @@ impl<V: View> Page<V> {
     }
 }
 
-/// What an object is known by.
 pub(super) fn key_of<V: View>(cluster: &ClusterId, object: &V) -> ObjectKey {
     let metadata = object.metadata();
     ObjectKey::namespaced(cluster.clone(), &*metadata.namespace, &*metadata.name)
@@ -67,7 +66,7 @@ pub(super) fn key_of<V: View>(cluster: &ClusterId, object: &V) -> ObjectKey {
 
 #[derive(Deserialize)]
 #[serde(bound = "V: View")]
-struct OfOne<V> {
+struct ClusterList<V> {
     #[serde(default)]
     metadata: Metadata,
     items: Vec<V>,
@@ -75,7 +74,7 @@ struct OfOne<V> {
 
 #[derive(Deserialize)]
 #[serde(bound = "V: View")]
-struct OfAll<V> {
+struct AllClustersList<V> {
     metadata: Metadata,
     hidden: Vec<Hidden>,
     items: Vec<Located<V>>,
@@ -101,10 +100,10 @@ struct Located<V> {
     object: V,
 }
 
-impl<V: View> From<OfAll<V>> for Page<V> {
-    fn from(page: OfAll<V>) -> Self {
-        // Objects of a cluster come together, so that most share one id.
-        let mut last = ClusterId::everywhere().clone();
+impl<V: View> From<AllClustersList<V>> for Page<V> {
+    fn from(page: AllClustersList<V>) -> Self {
+        // The objects of one cluster are adjacent, so that most of them share one id.
+        let mut last = ClusterId::all_clusters().clone();
         let mut cluster = |id: Box<str>| {
             if last.as_str() != &*id {
                 last = ClusterId::new(id);

@@ -1,5 +1,5 @@
-//! A watch that begins with what there is and is renewed for ever, or a list before it where the server knows no
-//! such watch; what is told is handed to a [`Consumer`].
+//! The reflector: a watch that begins with the initial events (`sendInitialEvents`) and is renewed forever, or a list
+//! followed by a watch if the server does not support that. Objects and changes go to a [`Consumer`].
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,108 +15,107 @@ use super::event::{self, Event};
 use super::page::{Listed, Page};
 use super::selection::Selection;
 use super::view::View;
-use super::{Followed, Progress};
+use super::{AnyReflector, Progress};
 use crate::key::{ClusterId, ObjectKey};
 
-/// How long to wait before a server that failed is asked again, at first and at most: as client-go's
-/// reflector does (`NewBackoffManager` in `tools/cache/reflector.go`).
+/// First and longest delay before retrying a failed request: those of client-go's reflector (`NewBackoffManager` in
+/// `tools/cache/reflector.go`).
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(800);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// A watch that ends sooner without having told anything is a failure, or a server that ends all watches
-/// at once would be asked without pause.
+/// A watch that ends sooner than this and without events counts as a failure. Otherwise a server that closes all
+/// watches at once would be polled without pause.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// How long nothing may be told before a revision that somebody waits for is asked for by beginning again. A watch
-/// that is busy comes to it by itself, and telling all of many objects costs more.
-const QUIET: Duration = Duration::from_millis(5);
+/// How long a watch must be silent before the reflector relists to reach a required revision. A busy watch reaches it
+/// by itself, and relisting many objects costs more.
+const RELIST_DELAY: Duration = Duration::from_millis(5);
 
-/// How long nothing may be told within what there is, before the server is taken for one that takes such a watch for
-/// another: it would never say that that was all.
-const STATE_PAUSE: Duration = Duration::from_secs(10);
+/// How long a watch may be silent within the initial events before the reflector assumes that the server ignored
+/// `sendInitialEvents`, in which case the end of the initial events would never come.
+const INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The code of history that is gone, and of what is not served.
+/// Status codes for compacted history, and for a kind that is not served.
 const GONE: u16 = 410;
 const NOT_FOUND: u16 = 404;
 
-/// The codes of servers that do not know watches that begin with what there is.
-const UNKNOWN: [u16; 2] = [400, 422];
+/// Status codes of servers without `sendInitialEvents`.
+const UNSUPPORTED: [u16; 2] = [400, 422];
 
-/// Takes in what the server tells of the objects of one kind: first all there are, page by page or one by one, then
-/// each that changes. All may come again at any time, and whatever is lacking then is gone.
+/// Receives the objects of one kind from a reflector: first all existing objects, in pages or one by one, then each
+/// change. The full list may come again at any time, and objects missing in it are deleted.
 ///
-/// What returns has been taken in: whoever is to look at something has been told by then.
+/// When a method returns, the change has been processed: all affected keys have been enqueued.
 pub trait Consumer: Send + Sync + 'static {
-    /// What is kept of an object.
+    /// Cached representation of an object.
     type Object: View;
-    /// What a list gathers from page to page.
+    /// Accumulates the pages of a list.
     type Listing: Default + Send;
 
-    /// Some of the objects there are. If there are none, this may never be called.
+    /// Some of the existing objects. Not called if there are none.
     fn page(
         &self,
         listing: &mut Self::Listing,
         page: Listed<Self::Object>,
     ) -> impl Future<Output = ()> + Send;
 
-    /// The pages so far were all there is.
+    /// The pages so far were the complete list.
     fn complete(&self, listing: Self::Listing) -> impl Future<Output = ()> + Send;
 
-    /// As [`Consumer::complete`], but nobody is to be told of it.
+    /// Like [`Consumer::complete`], without enqueuing keys.
     fn complete_quietly(&self, listing: Self::Listing) -> impl Future<Output = ()> + Send {
         self.complete(listing)
     }
 
-    /// An object is new or has changed.
+    /// An object was added or modified.
     fn put(&self, key: ObjectKey, object: Self::Object) -> impl Future<Output = ()> + Send;
 
-    /// An object is gone; this is what it was.
+    /// An object was deleted; this is its last state.
     fn remove(&self, key: ObjectKey, object: Self::Object) -> impl Future<Output = ()> + Send;
 
-    /// An object that every cluster begins with is gone because its cluster was deleted. A cluster that is created
-    /// later under the same id has it again.
+    /// A bootstrap object was deleted with its cluster. A cluster created later under the same id has it again.
     fn remove_with_cluster(&self, key: ObjectKey, object: Self::Object) -> impl Future<Output = ()> + Send {
         self.remove(key, object)
     }
 }
 
-/// Follows what a selection selects, for one consumer.
+/// Lists and watches the objects of a selection for one consumer.
 pub(crate) struct Reflector<C> {
     cluster: ClusterId,
     selection: Selection,
     pub(super) consumer: C,
     pub(super) progress: watched::Sender<Progress>,
-    /// A revision somebody waits for; see [`Followed::want`].
-    wanted: watched::Sender<u64>,
-    /// Whether what there is is listed, and not told by a watch.
+    /// Revision to reach; see [`AnyReflector::require`].
+    required: watched::Sender<u64>,
+    /// True if the server needs a list before a watch.
     lists: AtomicBool,
-    hearing: Mutex<Hearing>,
+    connection: Mutex<Connection>,
 }
 
-/// Whether changes are heard of.
-struct Hearing {
-    /// Since when they are not, if that is so.
-    deaf_since: Option<Instant>,
-    /// For how long that was so before.
-    deaf_for: Duration,
+/// State of the connection: with or without an established watch.
+struct Connection {
+    /// Since when there is no watch, if there is none.
+    disconnected_since: Option<Instant>,
+    /// Total time without a watch before that.
+    disconnected_for: Duration,
 }
 
-/// How far it has come with the server.
-struct Course {
-    /// Everything up to here has been told; none before all there is has been.
+/// Progress of the list and watch loop.
+struct Session {
+    /// Resource version up to which everything is delivered; `None` before the initial list is complete.
     position: Option<String>,
     backoff: Backoff,
 }
 
-/// Why a watch is over, and what to do next.
-enum Ended {
-    /// Its time was up, or somebody ended it.
-    Resume { told_anything: bool },
-    /// The server does not know what happened since, or somebody wants to know at once.
-    BeginAgain,
+/// Why a watch ended, and how to continue.
+enum WatchEnd {
+    /// Its timeout expired, or the server closed it.
+    Resume { received_events: bool },
+    /// The server has compacted the history, or a revision is required at once.
+    Relist,
 }
 
-impl<C: Consumer> Followed for Reflector<C> {
+impl<C: Consumer> AnyReflector for Reflector<C> {
     fn selection(&self) -> &Selection {
         &self.selection
     }
@@ -125,10 +124,10 @@ impl<C: Consumer> Followed for Reflector<C> {
         self.progress.subscribe()
     }
 
-    fn want(&self, revision: u64) {
-        self.wanted.send_if_modified(|wanted| {
-            let more = revision > *wanted;
-            *wanted = revision.max(*wanted);
+    fn require(&self, revision: u64) {
+        self.required.send_if_modified(|required| {
+            let more = revision > *required;
+            *required = revision.max(*required);
             more
         });
     }
@@ -141,7 +140,7 @@ impl<C: Consumer> Followed for Reflector<C> {
         Box::pin(async move {
             let (listing, revision) = self.read_all(&client).await?;
             self.consumer.complete_quietly(listing).await;
-            self.come_to(&revision);
+            self.advance_to(&revision);
             Ok(())
         })
     }
@@ -153,50 +152,54 @@ impl<C: Consumer> Followed for Reflector<C> {
 
 impl<C: Consumer> Reflector<C> {
     pub(crate) fn new(cluster: ClusterId, selection: Selection, consumer: C) -> Self {
-        let (progress, wanted) = (watched::Sender::default(), watched::Sender::default());
-        // What clusters lack of what all begin with is told by lists only.
-        let lists = AtomicBool::new(cluster == *ClusterId::everywhere());
-        let hearing = Mutex::new(Hearing { deaf_since: Some(Instant::now()), deaf_for: Duration::ZERO });
-        Self { cluster, selection, consumer, progress, wanted, lists, hearing }
+        let (progress, required) = (watched::Sender::default(), watched::Sender::default());
+        // Only lists report the bootstrap objects that single clusters have deleted.
+        let lists = AtomicBool::new(cluster == *ClusterId::all_clusters());
+        let connection = Mutex::new(Connection {
+            disconnected_since: Some(Instant::now()),
+            disconnected_for: Duration::ZERO,
+        });
+        Self { cluster, selection, consumer, progress, required, lists, connection }
     }
 
-    /// For how long altogether it has not been able to hear of changes.
-    pub(super) fn deaf_for(&self) -> Duration {
-        let hearing = self.hearing();
-        hearing.deaf_for + hearing.deaf_since.map_or(Duration::ZERO, |since| since.elapsed())
+    /// Total time without an established watch.
+    pub(super) fn disconnected_for(&self) -> Duration {
+        let connection = self.connection();
+        connection.disconnected_for
+            + connection.disconnected_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    fn hears(&self) {
-        let mut hearing = self.hearing();
-        if let Some(since) = hearing.deaf_since.take() {
-            hearing.deaf_for += since.elapsed();
+    fn set_connected(&self) {
+        let mut connection = self.connection();
+        if let Some(since) = connection.disconnected_since.take() {
+            connection.disconnected_for += since.elapsed();
         }
     }
 
-    fn hears_nothing(&self) {
-        self.hearing().deaf_since.get_or_insert_with(Instant::now);
+    fn set_disconnected(&self) {
+        self.connection().disconnected_since.get_or_insert_with(Instant::now);
         self.progress.send_if_modified(|progress| !std::mem::replace(&mut progress.attempted, true));
     }
 
-    fn hearing(&self) -> MutexGuard<'_, Hearing> {
-        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn run(&self, client: &Client, rng: Rng) {
-        let mut course = Course { position: None, backoff: Backoff::new(FIRST_RETRY, LAST_RETRY, rng) };
+        let mut session = Session { position: None, backoff: Backoff::new(FIRST_RETRY, LAST_RETRY, rng) };
         loop {
-            match self.step(client, &mut course).await {
-                Ok(true) => course.backoff.reset(),
+            match self.step(client, &mut session).await {
+                Ok(true) => session.backoff.reset(),
                 Ok(false) => {
-                    self.hears_nothing();
-                    tokio::time::sleep(course.backoff.next_delay()).await;
+                    self.set_disconnected();
+                    tokio::time::sleep(session.backoff.next_delay()).await;
                 }
                 Err(error) => {
                     if is_gone(&error) {
-                        course.position = None;
+                        session.position = None;
                     }
                     self.failed(&error);
-                    tokio::time::sleep(course.backoff.next_delay()).await;
+                    tokio::time::sleep(session.backoff.next_delay()).await;
                 }
             }
         }
@@ -205,26 +208,26 @@ impl<C: Consumer> Reflector<C> {
     fn failed(&self, error: &kube::Error) {
         let path = self.selection.path();
         match error {
-            // Kinds go, and whoever follows them hears of it a moment later.
+            // Kinds may be removed, and the owner of this reflector stops it a moment later.
             kube::Error::Api(status) if status.code == NOT_FOUND => {
-                tracing::debug!(path, %error, "what is followed is not served");
+                tracing::debug!(path, %error, "the watched kind is not served");
             }
-            _ => tracing::warn!(path, %error, "cannot follow the API; trying again"),
+            _ => tracing::warn!(path, %error, "cannot list or watch; retrying"),
         }
-        self.hears_nothing();
+        self.set_disconnected();
     }
 
-    /// One list, or one watch from `position` to its end. Whether it went well.
-    async fn step(&self, client: &Client, course: &mut Course) -> kube::Result<bool> {
-        if course.position.is_none() && self.lists.load(Ordering::Relaxed) {
-            course.position = Some(self.list(client).await?);
+    /// One list, or one watch from `position` to its end. True if it succeeded.
+    async fn step(&self, client: &Client, session: &mut Session) -> kube::Result<bool> {
+        if session.position.is_none() && self.lists.load(Ordering::Relaxed) {
+            session.position = Some(self.list(client).await?);
             return Ok(true);
         }
         let began = Instant::now();
-        match self.watch(client, course).await? {
-            Ended::Resume { told_anything } => Ok(told_anything || began.elapsed() >= SHORT_WATCH),
-            Ended::BeginAgain => {
-                course.position = None;
+        match self.watch(client, session).await? {
+            WatchEnd::Resume { received_events } => Ok(received_events || began.elapsed() >= SHORT_WATCH),
+            WatchEnd::Relist => {
+                session.position = None;
                 Ok(true)
             }
         }
@@ -233,11 +236,11 @@ impl<C: Consumer> Reflector<C> {
     async fn list(&self, client: &Client) -> kube::Result<String> {
         let (listing, revision) = self.read_all(client).await?;
         self.consumer.complete(listing).await;
-        self.come_to(&revision);
+        self.advance_to(&revision);
         Ok(revision)
     }
 
-    /// Everything there is, and the revision of that.
+    /// Lists all pages and returns the revision of the list.
     async fn read_all(&self, client: &Client) -> kube::Result<(C::Listing, String)> {
         let (mut listing, mut token) = (C::Listing::default(), None);
         loop {
@@ -252,103 +255,107 @@ impl<C: Consumer> Reflector<C> {
         }
     }
 
-    async fn watch(&self, client: &Client, course: &mut Course) -> kube::Result<Ended> {
-        let request = self.selection.watch(&self.cluster, course.position.as_deref());
+    async fn watch(&self, client: &Client, session: &mut Session) -> kube::Result<WatchEnd> {
+        let request = self.selection.watch(&self.cluster, session.position.as_deref());
         let request = request.map_err(kube::Error::BuildRequest)?;
         let events = match event::stream::<C::Object>(client, &self.cluster, request).await {
-            Err(kube::Error::Api(status)) if course.position.is_none() && UNKNOWN.contains(&status.code) => {
-                return self.list_from_now_on();
+            Err(kube::Error::Api(status))
+                if session.position.is_none() && UNSUPPORTED.contains(&status.code) =>
+            {
+                return self.switch_to_lists();
             }
             events => events?,
         };
-        self.hears();
+        self.set_connected();
         let mut events = pin!(events);
-        let mut wanted = self.wanted.subscribe();
-        let mut told_anything = false;
+        let mut required = self.required.subscribe();
+        let mut received_events = false;
         let mut listing = C::Listing::default();
         loop {
             let seen = self.progress.borrow().revision;
-            // All may be dropped: whatever begins again tells what the stream would have told.
+            // All branches are safe to drop: the next watch or list delivers what the stream would have delivered.
             let event = tokio::select! {
                 biased;
                 event = events.try_next() => event?,
-                () = overdue(&mut wanted, seen), if course.position.is_some() => return Ok(Ended::BeginAgain),
-                () = tokio::time::sleep(STATE_PAUSE), if course.position.is_none() => return self.list_from_now_on(),
+                () = relist_due(&mut required, seen), if session.position.is_some() => return Ok(WatchEnd::Relist),
+                () = tokio::time::sleep(INITIAL_EVENTS_TIMEOUT), if session.position.is_none() => {
+                    return self.switch_to_lists();
+                }
             };
-            let Some(event) = event else { return Ok(Ended::Resume { told_anything }) };
-            let Some(revision) = &mut course.position else {
-                if self.begin(event, &mut listing, course).await?.is_none() {
-                    course.position = Some(self.list(client).await?);
-                    return Ok(Ended::Resume { told_anything: true });
+            let Some(event) = event else { return Ok(WatchEnd::Resume { received_events }) };
+            let Some(revision) = &mut session.position else {
+                if self.apply_initial(event, &mut listing, session).await?.is_none() {
+                    session.position = Some(self.list(client).await?);
+                    return Ok(WatchEnd::Resume { received_events: true });
                 }
                 continue;
             };
-            if self.take_in(event, revision).await?.is_none() {
-                return Ok(Ended::BeginAgain);
+            if self.apply(event, revision).await?.is_none() {
+                return Ok(WatchEnd::Relist);
             }
-            told_anything = true;
-            course.backoff.reset();
+            received_events = true;
+            session.backoff.reset();
         }
     }
 
-    /// What the server does not know is not asked for again.
-    fn list_from_now_on(&self) -> kube::Result<Ended> {
+    /// The server does not support `sendInitialEvents`, so it is not tried again.
+    fn switch_to_lists(&self) -> kube::Result<WatchEnd> {
         self.lists.store(true, Ordering::Relaxed);
-        Ok(Ended::BeginAgain)
+        Ok(WatchEnd::Relist)
     }
 
-    /// Hands on some of what there is, until that is all; none if that can only be told by a list.
-    async fn begin(
+    /// Delivers one of the initial events. Returns `None` if only a list can deliver a consistent state.
+    async fn apply_initial(
         &self,
         event: Event<C::Object>,
         listing: &mut C::Listing,
-        course: &mut Course,
+        session: &mut Session,
     ) -> kube::Result<Option<()>> {
         match event {
-            Event::There(key, object) => self.consumer.page(listing, Listed::one(key, object)).await,
-            Event::Complete(revision) => {
+            Event::Applied(key, object) => self.consumer.page(listing, Listed::one(key, object)).await,
+            Event::InitialEventsEnd(revision) => {
                 self.consumer.complete(std::mem::take(listing)).await;
-                self.come_to(&revision);
-                course.position = Some(revision);
-                course.backoff.reset();
+                self.advance_to(&revision);
+                session.position = Some(revision);
+                session.backoff.reset();
             }
             Event::Bookmark(_) => {}
-            // What was told of it may have been handed on.
-            Event::Gone(..) | Event::GoneWithCluster(..) => return Ok(None),
+            // The object may have been delivered already.
+            Event::Deleted(..) | Event::DeletedWithCluster(..) => return Ok(None),
             Event::Error(status) => return Err(kube::Error::Api(status)),
         }
         Ok(Some(()))
     }
 
-    /// Hands on one change; none if the watch is of no use any more.
-    async fn take_in(&self, event: Event<C::Object>, revision: &mut String) -> kube::Result<Option<()>> {
+    /// Delivers one change. Returns `None` if the watch cannot continue.
+    async fn apply(&self, event: Event<C::Object>, revision: &mut String) -> kube::Result<Option<()>> {
         match event {
-            Event::There(key, object) => {
+            Event::Applied(key, object) => {
                 *revision = object.metadata().resource_version.to_string();
                 self.consumer.put(key, object).await;
             }
-            Event::Gone(key, object) => {
+            Event::Deleted(key, object) => {
                 *revision = object.metadata().resource_version.to_string();
                 self.consumer.remove(key, object).await;
             }
-            Event::GoneWithCluster(key, object) => {
+            Event::DeletedWithCluster(key, object) => {
                 *revision = object.metadata().resource_version.to_string();
                 self.consumer.remove_with_cluster(key, object).await;
             }
-            Event::Bookmark(reached) | Event::Complete(reached) => *revision = reached,
+            Event::Bookmark(reached) | Event::InitialEventsEnd(reached) => *revision = reached,
             Event::Error(status) if status.code == GONE => return Ok(None),
             Event::Error(status) => return Err(kube::Error::Api(status)),
         }
-        self.come_to(revision);
+        self.advance_to(revision);
         Ok(Some(()))
     }
 
-    /// Revisions are numbers that grow in every Kubernetes there is; one that is none only means that
-    /// nobody can wait for it.
-    fn come_to(&self, revision: &str) {
+    /// All Kubernetes servers use growing numbers as resource versions. A version that is not a number only means
+    /// that no one can wait for it.
+    fn advance_to(&self, revision: &str) {
         let revision = revision.parse().unwrap_or_default();
         self.progress.send_if_modified(|progress| {
-            // Whoever was retired stays so.
+            // A retired reflector stays retired.
             let is_retired = progress.revision == u64::MAX;
             if !is_retired {
                 *progress = Progress { attempted: true, synced: true, revision };
@@ -358,13 +365,13 @@ impl<C: Consumer> Reflector<C> {
     }
 }
 
-/// Returns when somebody has waited for a while for more than what was seen.
-async fn overdue(wanted: &mut watched::Receiver<u64>, seen: u64) {
-    if wanted.wait_for(|wanted| *wanted > seen).await.is_err() {
-        // Who could want something is gone, and with it who asks here.
+/// Returns when a revision beyond `seen` has been required for [`RELIST_DELAY`].
+async fn relist_due(required: &mut watched::Receiver<u64>, seen: u64) {
+    if required.wait_for(|required| *required > seen).await.is_err() {
+        // The sender is gone: no revision will be required any more.
         std::future::pending::<()>().await;
     }
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(RELIST_DELAY).await;
 }
 
 fn is_gone(error: &kube::Error) -> bool {

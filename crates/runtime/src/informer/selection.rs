@@ -1,4 +1,4 @@
-//! Which objects an informer follows, and how it asks for them.
+//! Selection of the objects that an informer watches, and its list and watch requests.
 
 use http::Request;
 use kube::Resource;
@@ -8,22 +8,21 @@ use kube::core::request::{Error, Request as Requests};
 use crate::key::ClusterId;
 use crate::objects::ResourcePath;
 
-/// How many objects one answer holds. Larger pages are decoded in one piece, which costs memory that is
-/// needed only once.
+/// Page size of lists. Each page is decoded in one piece, so larger pages need more memory, and only once.
 const PAGE: u32 = 500;
 
-/// How long a watch lasts before it is renewed. The longest that clients take for a sign of life; nothing
-/// is listed again.
+/// Duration of a watch before it is renewed: as long as clients may assume that a silent watch is alive. Renewing
+/// does not relist.
 const WATCH_SECONDS: u32 = 290;
 
-/// What of an object is sent.
+/// Whole objects, or `PartialObjectMetadata`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Whole,
     Metadata,
 }
 
-/// Which objects of a kind, in all namespaces. The same selection is the same informer.
+/// Selects objects of a kind, in all namespaces. Equal selections share an informer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     path: String,
@@ -33,7 +32,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// All objects of a kind, whole.
+    /// Selects all objects of a kind, whole.
     ///
     /// ```
     /// use coracle_runtime::Selection;
@@ -45,36 +44,35 @@ impl Selection {
         Self { path: K::url_path(&(), None), form: Form::Whole, fields: None, page: PAGE }
     }
 
-    /// All objects at a path, whole.
+    /// Selects all objects at a path, whole.
     pub fn at(path: &ResourcePath) -> Self {
         let path = path.collection(&ClusterId::default(), "");
         Self { path, form: Form::Whole, fields: None, page: PAGE }
     }
 
-    /// Only the metadata, for those who need names and no content.
+    /// Requests metadata only.
     #[must_use]
     pub fn metadata_only(self) -> Self {
         Self { form: Form::Metadata, ..self }
     }
 
-    /// Only objects this field selector selects.
+    /// Restricts the selection to a field selector.
     #[must_use]
     pub fn with_fields(self, selector: &str) -> Self {
         Self { fields: Some(selector.to_owned()), ..self }
     }
 
-    /// In smaller pages, for kinds whose objects are large.
+    /// Sets the page size of lists, for kinds with large objects.
     #[must_use]
     pub fn in_pages_of(self, page: u32) -> Self {
         Self { page, ..self }
     }
 
-    /// Where the objects are.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The request for the page of a list after `token`, in a cluster or in all.
+    /// Request for the page of a list after `token`, of one cluster or of all.
     pub(super) fn list(&self, cluster: &ClusterId, token: Option<&str>) -> Result<Request<Vec<u8>>, Error> {
         let params = ListParams {
             field_selector: self.fields.clone(),
@@ -89,8 +87,7 @@ impl Selection {
         }
     }
 
-    /// The request for what has changed since `revision`, in a cluster or in all; without one, for what there is
-    /// and what changes then.
+    /// Request for a watch from `revision` on, of one cluster or of all; without `revision`, with initial events.
     pub(super) fn watch(
         &self,
         cluster: &ClusterId,
@@ -99,8 +96,8 @@ impl Selection {
         let params = WatchParams {
             field_selector: self.fields.clone(),
             timeout: Some(WATCH_SECONDS),
-            // They move the revision on while nothing of this kind changes, so that a renewed watch does
-            // not ask for history that is gone.
+            // Bookmarks advance the revision while no object of this kind changes, so that a renewed watch does not
+            // start from compacted history.
             bookmarks: true,
             send_initial_events: revision.is_none(),
             ..WatchParams::default()
@@ -123,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_watches_ask_for_the_same_objects_in_the_same_form() {
+    fn list_and_watch_requests_use_the_same_selection_and_form() {
         let selection =
             Selection::of::<ServiceAccount>().metadata_only().with_fields("metadata.name=default");
         let cluster = ClusterId::default();
@@ -135,7 +132,7 @@ mod tests {
         {
             assert!(query.contains(part), "{query}");
         }
-        let everywhere = selection.watch(ClusterId::everywhere(), Some("7")).unwrap();
+        let everywhere = selection.watch(ClusterId::all_clusters(), Some("7")).unwrap();
         assert!(everywhere.uri().path().starts_with("/clusters/*/api/v1/serviceaccounts"));
         let state = selection.watch(&cluster, None).unwrap();
         let query = state.uri().query().unwrap();
@@ -146,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_other_than_the_first_have_their_own_path() {
+    fn path_contains_group_of_non_core_kind() {
         assert_eq!(Selection::of::<Deployment>().path(), "/apis/apps/v1/deployments");
     }
 }

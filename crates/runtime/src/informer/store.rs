@@ -1,4 +1,4 @@
-//! The objects an informer knows, by key and by whatever else they are to be found by.
+//! The cache of an informer: objects by key and by index.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -7,17 +7,17 @@ use super::page::Listed;
 use super::view::View;
 use crate::key::{ClusterId, ObjectKey};
 
-/// Under which values an object is to be found in an index.
+/// Returns the values under which an index holds an object.
 pub type IndexFn<V> = fn(&V) -> Vec<String>;
 
-/// What happened to one object. Both sides are there if it was known before and still is.
+/// A change of one object. Both `old` and `new` are set for a modification.
 #[derive(Debug)]
 pub struct Change<V> {
-    /// Which object.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// What was known of it.
+    /// The object before the change; `None` if it was added.
     pub old: Option<Arc<V>>,
-    /// What is known now; none if it is gone.
+    /// The object after the change; `None` if it was deleted.
     pub new: Option<Arc<V>>,
 }
 
@@ -27,7 +27,7 @@ impl<V> Clone for Change<V> {
     }
 }
 
-/// A shared view of many objects. Clones are the same store.
+/// A cache of objects. Clones share the same cache.
 #[derive(Debug)]
 pub struct Store<V> {
     inner: Arc<RwLock<Objects<V>>>,
@@ -41,23 +41,23 @@ impl<V> Clone for Store<V> {
 
 #[derive(Debug)]
 struct Objects<V> {
-    /// In order, so that those of a cluster or of a namespace are found together. What all clusters begin
-    /// with is in the cluster that stands for all.
+    /// Ordered, so that the objects of a cluster or namespace are adjacent. Bootstrap objects, which all clusters
+    /// share, are under [`ClusterId::all_clusters`].
     by_key: BTreeMap<ObjectKey, Arc<V>>,
-    /// What clusters have deleted of what all begin with.
+    /// Bootstrap objects that single clusters have deleted.
     hidden: HashSet<ObjectKey>,
     indexes: HashMap<&'static str, Index<V>>,
 }
 
-/// The objects that have one value.
-type Found<V> = BTreeMap<ObjectKey, Arc<V>>;
+/// Objects with the same value.
+type Matches<V> = BTreeMap<ObjectKey, Arc<V>>;
 
 #[derive(Debug)]
 struct Index<V> {
     values_of: IndexFn<V>,
-    /// By cluster first: what has the same value in two clusters has nothing to do with each other. The
-    /// objects themselves, because a set of a thousand pods is asked for whenever one of them changes.
-    found: HashMap<ClusterId, HashMap<String, Found<V>>>,
+    /// By cluster first, because equal values in two clusters are unrelated. Holds the objects, not their keys,
+    /// because a set of a thousand pods is read whenever one of them changes.
+    found: HashMap<ClusterId, HashMap<String, Matches<V>>>,
 }
 
 impl<V: View> Store<V> {
@@ -66,12 +66,12 @@ impl<V: View> Store<V> {
         Self { inner: Arc::new(RwLock::new(objects)) }
     }
 
-    /// One object.
+    /// Returns an object of the cache.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<V>> {
         self.read().visible(key).cloned()
     }
 
-    /// Every object of every cluster that has any, in the order of their keys.
+    /// All objects of all clusters with objects of their own and of the default cluster, ordered by key.
     pub fn list(&self) -> Vec<Arc<V>> {
         let objects = self.read();
         objects
@@ -82,34 +82,33 @@ impl<V: View> Store<V> {
             .collect()
     }
 
-    /// The objects of a cluster, in the order of their keys.
+    /// All objects of a cluster, ordered by key.
     pub fn in_cluster(&self, cluster: &ClusterId) -> Vec<Arc<V>> {
         self.read().within(cluster, None).into_values().collect()
     }
 
-    /// The objects in a namespace, in the order of their names.
+    /// All objects of a namespace, ordered by name.
     pub fn in_namespace(&self, cluster: &ClusterId, namespace: &str) -> Vec<Arc<V>> {
         self.read().within(cluster, Some(namespace)).into_values().collect()
     }
 
-    /// The keys of all objects of every cluster that has any, in order.
+    /// Keys of all objects that [`list`](Self::list) returns, in order.
     pub fn keys(&self) -> Vec<ObjectKey> {
         let objects = self.read();
         objects.clusters().iter().flat_map(|cluster| objects.within(cluster, None).into_keys()).collect()
     }
 
-    /// How many there are.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.keys().len()
     }
 
-    /// Whether there is none.
+    /// True if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.read().by_key.is_empty()
     }
 
-    /// Makes objects findable by the values `values_of` gives. An index of that name that is there
-    /// already stays as it is.
+    /// Adds an index under this name. An existing index of the same name stays as it is.
     pub fn add_index(&self, name: &'static str, values_of: IndexFn<V>) {
         let mut objects = self.write();
         if objects.indexes.contains_key(name) {
@@ -122,39 +121,38 @@ impl<V: View> Store<V> {
         objects.indexes.insert(name, index);
     }
 
-    /// The objects of a cluster that have this value in an index, in the order of their keys; none if there
-    /// is no such index.
+    /// Objects of a cluster with this value in an index, ordered by key. Empty if there is no such index.
     pub fn by_index(&self, name: &'static str, cluster: &ClusterId, value: &str) -> Vec<Arc<V>> {
         let objects = self.read();
         let Some(index) = objects.indexes.get(name) else { return Vec::new() };
         let of = |cluster: &ClusterId| index.found.get(cluster)?.get(value);
         let mut found: Vec<_> = of(cluster).into_iter().flat_map(BTreeMap::values).cloned().collect();
-        if let Some(shared) = of(ClusterId::everywhere()) {
+        if let Some(shared) = of(ClusterId::all_clusters()) {
             let shared = shared.iter().filter(|(key, _)| !objects.is_overlaid(&key.in_cluster(cluster)));
             found.extend(shared.map(|(_, object)| Arc::clone(object)));
-            found.sort_by(|one, other| place(&**one).cmp(&place(&**other)));
+            found.sort_by(|one, other| namespace_and_name(&**one).cmp(&namespace_and_name(&**other)));
         }
         found
     }
 
-    /// How many objects of a cluster have this value in an index.
+    /// Number of the cluster's own objects with this value in an index.
     pub fn count_by_index(&self, name: &'static str, cluster: &ClusterId, value: &str) -> usize {
         let objects = self.read();
         let found = objects.indexes.get(name).and_then(|index| index.found.get(cluster)?.get(value));
         found.map_or(0, BTreeMap::len)
     }
 
-    /// Notes what is known of one object now, and says what changed. The same version again is no change.
+    /// Stores an object and returns the change. The same resource version again is no change.
     pub(super) fn put(&self, key: ObjectKey, object: V) -> Option<Change<V>> {
         self.write().put(key, object)
     }
 
-    /// Notes that an object is gone.
+    /// Removes an object.
     pub(super) fn remove(&self, key: &ObjectKey) -> Option<Change<V>> {
         self.write().remove(key)
     }
 
-    /// Notes that an object that all clusters begin with is gone with its cluster, and is hidden there no more.
+    /// Removes a bootstrap object that was deleted with its cluster, which no longer hides it.
     pub(super) fn remove_with_cluster(&self, key: &ObjectKey) -> Option<Change<V>> {
         let mut objects = self.write();
         let change = if objects.by_key.contains_key(key) { objects.remove(key) } else { None };
@@ -162,7 +160,7 @@ impl<V: View> Store<V> {
         change
     }
 
-    /// Notes that these objects are all there is.
+    /// Replaces the contents by a complete list, and returns the changes.
     pub(super) fn replace(&self, all: Listed<V>) -> Vec<Change<V>> {
         let mut objects = self.write();
         let listed: HashSet<&ObjectKey> = all.objects.iter().map(|(key, _)| key).collect();
@@ -182,43 +180,43 @@ impl<V: View> Store<V> {
     }
 }
 
-/// Where an object is in its cluster.
-fn place<V: View>(object: &V) -> (&str, &str) {
+fn namespace_and_name<V: View>(object: &V) -> (&str, &str) {
     let metadata = object.metadata();
     (&metadata.namespace, &metadata.name)
 }
 
 impl<V: View> Objects<V> {
-    /// What a cluster has under a key, be it its own or what all begin with.
+    /// The object that a cluster sees under a key: its own, or the bootstrap object.
     fn visible(&self, key: &ObjectKey) -> Option<&Arc<V>> {
-        let shared = || self.by_key.get(&key.in_cluster(ClusterId::everywhere()));
+        let shared = || self.by_key.get(&key.in_cluster(ClusterId::all_clusters()));
         self.by_key.get(key).or_else(|| shared().filter(|_| !self.hidden.contains(key)))
     }
 
-    /// Whether a cluster does not see what all begin with, but something of its own or nothing.
+    /// True if a cluster has its own object instead of the bootstrap object, or has deleted it.
     fn is_overlaid(&self, key: &ObjectKey) -> bool {
         self.by_key.contains_key(key) || self.hidden.contains(key)
     }
 
-    /// All clusters that have something of their own, and the default one, which always is.
+    /// Clusters with objects of their own, and the default cluster, which always exists.
     fn clusters(&self) -> BTreeSet<ClusterId> {
         let mut clusters = BTreeSet::from([ClusterId::default()]);
         let mut next = self.by_key.keys().next();
         while let Some(key) = next {
             clusters.insert(key.cluster().clone());
-            // The id that follows at once, so that not every object is looked at.
-            let behind = ObjectKey::cluster_wide(ClusterId::new(format!("{}\0", key.cluster().as_str())), "");
-            next = self.by_key.range(behind..).next().map(|(key, _)| key);
+            // The smallest key after this cluster, to skip the cluster's other objects.
+            let after_cluster =
+                ObjectKey::cluster_wide(ClusterId::new(format!("{}\0", key.cluster().as_str())), "");
+            next = self.by_key.range(after_cluster..).next().map(|(key, _)| key);
         }
-        clusters.remove(ClusterId::everywhere());
+        clusters.remove(ClusterId::all_clusters());
         clusters
     }
 
-    /// What a cluster has, in one namespace or at all.
+    /// The objects that a cluster sees, in one namespace or in all.
     fn within(&self, cluster: &ClusterId, namespace: Option<&str>) -> BTreeMap<ObjectKey, Arc<V>> {
         let own = self.stored_within(cluster, namespace).map(|(key, object)| (key.clone(), object.clone()));
         let mut found: BTreeMap<_, _> = own.collect();
-        let shared = self.stored_within(ClusterId::everywhere(), namespace);
+        let shared = self.stored_within(ClusterId::all_clusters(), namespace);
         for (key, object) in shared.map(|(key, object)| (key.in_cluster(cluster), object)) {
             if !self.is_overlaid(&key) {
                 found.insert(key, object.clone());
@@ -254,7 +252,7 @@ impl<V: View> Objects<V> {
             }
             index.insert(&key, &new);
         }
-        Some(Change { key: told_as(key), old: before, new: Some(new) })
+        Some(Change { key: reported_key(key), old: before, new: Some(new) })
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Option<Change<V>> {
@@ -264,17 +262,17 @@ impl<V: View> Objects<V> {
                 index.remove(key, &own);
             }
         }
-        if self.by_key.contains_key(&key.in_cluster(ClusterId::everywhere())) {
+        if self.by_key.contains_key(&key.in_cluster(ClusterId::all_clusters())) {
             self.hidden.insert(key.clone());
         }
-        Some(Change { key: told_as(key.clone()), old: Some(old), new: None })
+        Some(Change { key: reported_key(key.clone()), old: Some(old), new: None })
     }
 }
 
-/// What every cluster begins with is told of as being in the default one: what there is to do about it in
-/// the others follows from it being there, and not from news.
-fn told_as(key: ObjectKey) -> ObjectKey {
-    if key.cluster() == ClusterId::everywhere() { key.in_cluster(&ClusterId::default()) } else { key }
+/// Changes of bootstrap objects are reported for the default cluster. In the other clusters controllers act on
+/// bootstrap objects because they exist, not because they change.
+fn reported_key(key: ObjectKey) -> ObjectKey {
+    if key.cluster() == ClusterId::all_clusters() { key.in_cluster(&ClusterId::default()) } else { key }
 }
 
 impl<V> Index<V> {
@@ -339,27 +337,27 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_what_changed_since_the_last_one() {
+    fn replace_returns_changes_since_the_last_list() {
         let (store, cluster) = (Store::new(), ClusterId::default());
         assert_eq!(
             store.replace(listed(&cluster, vec![object("a", "x", "1"), object("a", "y", "2")])).len(),
             2
         );
         let changes = store.replace(listed(&cluster, vec![object("a", "y", "3"), object("b", "z", "4")]));
-        let mut told: Vec<_> = changes
+        let mut reported: Vec<_> = changes
             .iter()
             .map(|change| (change.key.to_string(), change.old.is_some(), change.new.is_some()))
             .collect();
-        told.sort();
+        reported.sort();
         let expected = [("a/x", true, false), ("a/y", true, true), ("b/z", false, true)];
-        assert_eq!(told, expected.map(|(key, old, new)| (key.to_owned(), old, new)));
+        assert_eq!(reported, expected.map(|(key, old, new)| (key.to_owned(), old, new)));
         assert!(
             store.replace(listed(&cluster, vec![object("a", "y", "3"), object("b", "z", "4")])).is_empty()
         );
     }
 
     #[test]
-    fn an_index_follows_its_objects() {
+    fn index_tracks_changed_objects() {
         let (store, cluster) = (Store::new(), ClusterId::default());
         put(&store, &cluster, object("a", "x", "1"));
         store.add_index("namespace", by_namespace);
@@ -374,7 +372,7 @@ mod tests {
             .iter()
             .map(|object| object.metadata.resource_version.to_string())
             .collect();
-        assert_eq!(versions, ["2", "4"], "as they are now");
+        assert_eq!(versions, ["2", "4"], "the current versions");
         store.remove(&ObjectKey::namespaced(cluster.clone(), "a", "w"));
         assert_eq!(names(&store.by_index("namespace", &cluster, "a")), ["x"]);
         assert!(store.by_index("namespace", &cluster, "c").is_empty());
@@ -382,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_do_not_meet() {
+    fn same_key_in_two_clusters_is_independent() {
         let (store, blue, green) = (Store::new(), ClusterId::new("blue"), ClusterId::new("green"));
         put(&store, &blue, object("a", "x", "1"));
         put(&store, &green, object("a", "x", "1"));
@@ -400,12 +398,12 @@ mod tests {
     }
 
     #[test]
-    fn what_all_clusters_begin_with_is_in_each_until_it_has_its_own() {
-        let (store, all, blue) = (Store::new(), ClusterId::everywhere().clone(), ClusterId::new("blue"));
+    fn bootstrap_objects_are_visible_until_overlaid_or_hidden() {
+        let (store, all, blue) = (Store::new(), ClusterId::all_clusters().clone(), ClusterId::new("blue"));
         let shared = vec![object("", "default", "1"), object("", "system", "1")];
         let changes = store.replace(listed(&all, shared.clone()));
-        let told: Vec<_> = changes.iter().map(|change| change.key.to_string()).collect();
-        assert_eq!(told, ["default", "system"], "in the default cluster");
+        let reported: Vec<_> = changes.iter().map(|change| change.key.to_string()).collect();
+        assert_eq!(reported, ["default", "system"], "in the default cluster");
         store.add_index("namespace", by_namespace);
         assert_eq!(names(&store.in_cluster(&blue)), ["default", "system"]);
         assert_eq!(store.by_index("namespace", &blue, "").len(), 2);
@@ -419,11 +417,11 @@ mod tests {
         assert_eq!(names(&store.in_cluster(&blue)), ["system"]);
         assert_eq!(names(&store.by_index("namespace", &blue, "")), ["system"]);
         assert_eq!(names(&store.in_cluster(&ClusterId::new("green"))), ["default", "system"]);
-        assert_eq!(store.keys().len(), 3, "two of the default cluster, one of the blue");
+        assert_eq!(store.keys().len(), 3, "two of the default cluster, one of blue");
 
         assert!(store.remove_with_cluster(&key(&blue, "", "system")).is_some());
         assert!(store.remove_with_cluster(&key(&blue, "", "default")).is_none(), "it was hidden");
-        assert_eq!(names(&store.in_cluster(&blue)), ["default", "system"], "as in any new cluster");
+        assert_eq!(names(&store.in_cluster(&blue)), ["default", "system"], "as in a new cluster");
         assert!(store.read().hidden.is_empty());
 
         let mut again = listed(&all, shared);

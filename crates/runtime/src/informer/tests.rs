@@ -1,4 +1,4 @@
-//! Informers against a server that says exactly what it is told to.
+//! Informers against a scripted server.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,20 +18,20 @@ use tokio::time::Instant;
 
 use super::reflector::FIRST_RETRY;
 use super::*;
-use crate::own_writes::{Behind, OwnWrites};
+use crate::read_your_writes::{ReadYourWrites, StaleCache};
 
-/// One answer of the server.
+/// A scripted response.
 enum Answer {
     Json(StatusCode, Value),
-    /// Lines, for as long as the test keeps the other end.
+    /// Lines of a watch, open as long as the test holds the sender.
     Stream(mpsc::Receiver<Value>),
 }
 
-/// The answers to come, and the requests there were.
+/// Responses still to come, and requests received.
 #[derive(Clone, Default)]
 struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Script {
@@ -39,13 +39,13 @@ impl Script {
         self.answer(Answer::Json(StatusCode::OK, value));
     }
 
-    /// A watch that begins with what there is.
+    /// A watch with initial events.
     fn state(&self, version: u64, objects: &[Value]) -> mpsc::Sender<Value> {
         let watch = self.stream();
         for object in objects {
             watch.try_send(event("ADDED", object.clone())).unwrap();
         }
-        watch.try_send(state_ends(version)).unwrap();
+        watch.try_send(initial_events_end(version)).unwrap();
         watch
     }
 
@@ -59,19 +59,19 @@ impl Script {
         self.answers.lock().unwrap().push_back(answer);
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 
     fn client(&self) -> Client {
         let script = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            script.asked.lock().unwrap().push(request.uri().to_string());
+            script.requests.lock().unwrap().push(request.uri().to_string());
             let answer = script.answers.lock().unwrap().pop_front();
             async move {
                 match answer {
                     Some(answer) => Ok::<_, Infallible>(respond(answer)),
-                    // Out of script: nothing ever happens any more.
+                    // The script is over: no response ever comes.
                     None => std::future::pending().await,
                 }
             }
@@ -110,7 +110,7 @@ fn bookmark(version: u64) -> Value {
     json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"resourceVersion": version.to_string()}})
 }
 
-fn state_ends(version: u64) -> Value {
+fn initial_events_end(version: u64) -> Value {
     let mut bookmark = bookmark(version);
     bookmark["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
     event("BOOKMARK", bookmark)
@@ -125,7 +125,7 @@ fn gone() -> Value {
     failure(410, "Expired")
 }
 
-/// An informer that runs against the script, and the queue it tells.
+/// A running informer against the script, and its queue.
 struct Running {
     informer: Informer<MetadataOnly>,
     queue: Queue<ObjectKey>,
@@ -135,8 +135,8 @@ struct Running {
 fn run(script: &Script) -> Running {
     let informer = Informer::new(ClusterId::default(), Selection::of::<Namespace>());
     let queue = Queue::new(Rng::seeded(1));
-    informer.tell(queue.clone(), Box::new(|change| vec![change.key.clone()]));
-    let task = Task::spawn("informer", informer.followed().follow(script.client(), Rng::seeded(2)));
+    informer.add_listener(queue.clone(), Box::new(|change| vec![change.key.clone()]));
+    let task = Task::spawn("informer", informer.as_any().follow(script.client(), Rng::seeded(2)));
     Running { informer, queue, _task: task }
 }
 
@@ -153,21 +153,21 @@ impl Running {
         names
     }
 
-    /// The keys it was told of since the last time.
-    async fn told(&self) -> Vec<String> {
-        let mut told = Vec::new();
+    /// The keys enqueued since the last call.
+    async fn queued_keys(&self) -> Vec<String> {
+        let mut queued_keys = Vec::new();
         while self.queue.depth().waiting > 0 {
             let taken = self.queue.take().await.unwrap();
-            told.push(taken.key().to_string());
+            queued_keys.push(taken.key().to_string());
             taken.finish(crate::queue::Outcome::Done);
         }
-        told.sort();
-        told
+        queued_keys.sort();
+        queued_keys
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_watch_tells_what_there_is_and_what_changes() {
+async fn watch_delivers_initial_events_and_changes() {
     let script = Script::default();
     let watch = script.stream();
     let running = run(&script);
@@ -175,34 +175,36 @@ async fn one_watch_tells_what_there_is_and_what_changes() {
     watch.send(event("BOOKMARK", bookmark(4))).await.unwrap();
     watch.send(event("ADDED", object("b", 2))).await.unwrap();
     tokio::time::sleep(FIRST_RETRY).await;
-    assert!(!running.informer.has_synced(), "that may not have been all");
-    assert_eq!(running.told().await, Vec::<String>::new());
-    watch.send(state_ends(5)).await.unwrap();
+    assert!(!running.informer.has_synced(), "the initial events are not complete");
+    assert_eq!(running.queued_keys().await, Vec::<String>::new());
+    watch.send(initial_events_end(5)).await.unwrap();
     running.reached(5).await;
     assert!(running.informer.has_synced());
-    assert_eq!(running.told().await, ["a", "b"]);
+    assert_eq!(running.queued_keys().await, ["a", "b"]);
 
     watch.send(event("MODIFIED", object("a", 6))).await.unwrap();
     watch.send(event("DELETED", object("b", 7))).await.unwrap();
     watch.send(event("ADDED", object("c", 8))).await.unwrap();
     running.reached(8).await;
-    assert_eq!(running.told().await, ["a", "b", "c"]);
+    assert_eq!(running.queued_keys().await, ["a", "b", "c"]);
     assert_eq!(running.names(), ["a", "c"]);
-    let asked = script.asked();
-    assert_eq!(asked.len(), 1, "{asked:?}");
-    assert!(asked[0].contains("sendInitialEvents=true") && asked[0].contains("allowWatchBookmarks=true"));
+    let requests = script.requests();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    assert!(
+        requests[0].contains("sendInitialEvents=true") && requests[0].contains("allowWatchBookmarks=true")
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_knows_no_such_watch_is_asked_for_lists() {
-    // One says so, the other takes it for any watch.
-    for says_so in [true, false] {
+async fn server_without_initial_events_is_listed() {
+    // One server rejects `sendInitialEvents`, the other ignores it.
+    for rejects in [true, false] {
         let script = Script::default();
-        if says_so {
+        if rejects {
             let refused = failure(422, "Invalid");
             script.answer(Answer::Json(StatusCode::UNPROCESSABLE_ENTITY, refused));
         }
-        let ordinary = (!says_so).then(|| script.stream());
+        let ordinary = (!rejects).then(|| script.stream());
         if let Some(watch) = &ordinary {
             watch.try_send(event("ADDED", object("old", 1))).unwrap();
         }
@@ -211,23 +213,25 @@ async fn a_server_that_knows_no_such_watch_is_asked_for_lists() {
         let watch = script.stream();
         let running = run(&script);
         running.reached(5).await;
-        assert_eq!(running.told().await, ["a", "b"]);
+        assert_eq!(running.queued_keys().await, ["a", "b"]);
         watch.send(event("ADDED", object("c", 8))).await.unwrap();
         running.reached(8).await;
         watch.send(event("ERROR", gone())).await.unwrap();
         script.json(list(9, "", &[object("c", 8)]));
         running.reached(9).await;
         assert_eq!(running.names(), ["c"]);
-        let asked = script.asked();
-        assert_eq!(asked[1], "/api/v1/namespaces?&limit=500");
-        assert_eq!(asked[2], "/api/v1/namespaces?&limit=500&continue=more");
-        assert!(asked[3].contains("resourceVersion=5") && asked[3].contains("allowWatchBookmarks=true"));
-        assert_eq!(asked[4], "/api/v1/namespaces?&limit=500", "it is not tried again");
+        let requests = script.requests();
+        assert_eq!(requests[1], "/api/v1/namespaces?&limit=500");
+        assert_eq!(requests[2], "/api/v1/namespaces?&limit=500&continue=more");
+        assert!(
+            requests[3].contains("resourceVersion=5") && requests[3].contains("allowWatchBookmarks=true")
+        );
+        assert_eq!(requests[4], "/api/v1/namespaces?&limit=500", "initial events are not requested again");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_while_all_is_told_is_not_there() {
+async fn deletion_within_initial_events_falls_back_to_a_list() {
     let script = Script::default();
     let first = script.stream();
     first.try_send(event("ADDED", object("a", 1))).unwrap();
@@ -240,11 +244,11 @@ async fn what_goes_while_all_is_told_is_not_there() {
     second.send(event("ERROR", gone())).await.unwrap();
     let _third = script.state(9, &[]);
     running.reached(9).await;
-    assert!(script.asked()[3].contains("sendInitialEvents=true"), "it is tried again");
+    assert!(script.requests()[3].contains("sendInitialEvents=true"), "initial events are requested again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_there_is_is_asked_for_again_if_it_was_not_told_to_the_end() {
+async fn incomplete_initial_events_are_requested_again() {
     let script = Script::default();
     let cut_off = script.stream();
     let _whole = script.state(5, &[object("b", 2)]);
@@ -254,11 +258,11 @@ async fn what_there_is_is_asked_for_again_if_it_was_not_told_to_the_end() {
     let running = run(&script);
     running.reached(5).await;
     assert!(began.elapsed() >= FIRST_RETRY / 2, "{:?}", began.elapsed());
-    assert_eq!(running.names(), ["b"], "half of another state counts for nothing");
+    assert_eq!(running.names(), ["b"], "incomplete initial events are discarded");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_goes_on_from_the_last_bookmark() {
+async fn ended_watch_resumes_from_the_last_bookmark() {
     let script = Script::default();
     let first = script.state(5, &[object("a", 1)]);
     let second = script.stream();
@@ -268,14 +272,14 @@ async fn a_watch_that_ends_goes_on_from_the_last_bookmark() {
     drop(first);
     second.send(event("ADDED", object("b", 41))).await.unwrap();
     running.reached(41).await;
-    let asked = script.asked();
-    assert_eq!(asked.len(), 2, "nothing was listed again: {asked:?}");
-    assert!(asked[1].contains("resourceVersion=40") && !asked[1].contains("sendInitialEvents"));
-    assert_eq!(running.told().await, ["a", "b"]);
+    let requests = script.requests();
+    assert_eq!(requests.len(), 2, "nothing was listed again: {requests:?}");
+    assert!(requests[1].contains("resourceVersion=40") && !requests[1].contains("sendInitialEvents"));
+    assert_eq!(running.queued_keys().await, ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn history_that_is_gone_is_made_up_for() {
+async fn relist_after_410_delivers_missed_changes() {
     for on_open in [false, true] {
         let script = Script::default();
         let watch = script.state(5, &[object("a", 1), object("b", 2), object("c", 3)]);
@@ -285,20 +289,20 @@ async fn history_that_is_gone_is_made_up_for() {
         let _next = script.state(9, &[object("b", 8), object("c", 3)]);
         let running = run(&script);
         running.reached(5).await;
-        assert_eq!(running.told().await, ["a", "b", "c"]);
+        assert_eq!(running.queued_keys().await, ["a", "b", "c"]);
         if on_open {
             drop(watch);
         } else {
             watch.send(event("ERROR", gone())).await.unwrap();
         }
         running.reached(9).await;
-        assert_eq!(running.told().await, ["a", "b"], "one gone, one changed, one as it was");
+        assert_eq!(running.queued_keys().await, ["a", "b"], "one deleted, one modified, one unchanged");
         assert_eq!(running.names(), ["b", "c"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_fails_is_asked_again_ever_later() {
+async fn failing_server_is_retried_with_backoff() {
     let script = Script::default();
     for _ in 0..4 {
         script.answer(Answer::Json(StatusCode::INTERNAL_SERVER_ERROR, json!({"no": "status"})));
@@ -315,7 +319,7 @@ async fn a_server_that_fails_is_asked_again_ever_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_long_the_server_was_not_heard_is_known() {
+async fn disconnected_for_counts_time_without_a_watch() {
     let script = Script::default();
     let first = script.state(5, &[]);
     script.answer(Answer::Json(StatusCode::INTERNAL_SERVER_ERROR, json!({"no": "status"})));
@@ -323,18 +327,18 @@ async fn how_long_the_server_was_not_heard_is_known() {
     let running = run(&script);
     running.reached(5).await;
     tokio::time::sleep(FIRST_RETRY * 10).await;
-    assert_eq!(running.informer.deaf_for(), Duration::ZERO, "silence is no failure");
+    assert_eq!(running.informer.disconnected_for(), Duration::ZERO, "a silent watch is not disconnected");
     drop(first);
     second.send(event("ADDED", object("a", 6))).await.unwrap();
     running.reached(6).await;
-    let deaf = running.informer.deaf_for();
-    assert!(deaf >= FIRST_RETRY / 2 && deaf <= FIRST_RETRY, "{deaf:?}");
+    let disconnected = running.informer.disconnected_for();
+    assert!(disconnected >= FIRST_RETRY / 2 && disconnected <= FIRST_RETRY, "{disconnected:?}");
     tokio::time::sleep(FIRST_RETRY).await;
-    assert_eq!(running.informer.deaf_for(), deaf);
+    assert_eq!(running.informer.disconnected_for(), disconnected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_before_a_watch_that_works_are_forgotten() {
+async fn established_watch_resets_the_backoff() {
     let script = Script::default();
     let failure = || Answer::Json(StatusCode::INTERNAL_SERVER_ERROR, json!({"no": "status"}));
     for _ in 0..6 {
@@ -354,7 +358,7 @@ async fn failures_before_a_watch_that_works_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_pause() {
+async fn watches_that_end_at_once_are_retried_with_backoff() {
     let script = Script::default();
     drop(script.state(5, &[]));
     for _ in 0..3 {
@@ -367,30 +371,30 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_without_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_a_revision_of_a_quiet_kind_gets_it() {
+async fn required_revision_of_unchanged_kind_is_reached_by_relist() {
     let script = Script::default();
     let _silent = script.state(5, &[object("a", 1)]);
     let _next = script.state(30, &[object("a", 1)]);
     let running = run(&script);
     running.reached(5).await;
-    running.informer.followed().want(4);
-    running.informer.followed().want(30);
+    running.informer.as_any().require(4);
+    running.informer.as_any().require(30);
     running.reached(30).await;
-    assert_eq!(running.told().await, ["a"], "nothing had changed");
+    assert_eq!(running.queued_keys().await, ["a"], "nothing had changed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_to_be_old_is_waited_for() {
+async fn outdated_object_is_waited_for_once() {
     let script = Script::default();
     let watch = script.state(5, &[object("a", 5)]);
     let running = run(&script);
     running.reached(5).await;
-    let (writes, key) = (OwnWrites::default(), ObjectKey::cluster_wide(ClusterId::default(), "a"));
+    let (writes, key) = (ReadYourWrites::default(), ObjectKey::cluster_wide(ClusterId::default(), "a"));
     writes.note_outdated(&key, "5");
     let began = Instant::now();
-    assert_eq!(writes.seen(&key, &running.informer).await, Err(Behind));
+    assert_eq!(writes.seen(&key, &running.informer).await, Err(StaleCache));
     assert!(began.elapsed() >= FIRST_RETRY, "{:?}", began.elapsed());
-    assert_eq!(writes.seen(&key, &running.informer).await, Ok(()), "once is enough");
+    assert_eq!(writes.seen(&key, &running.informer).await, Ok(()), "only the first call waits");
 
     writes.note_outdated(&key, "5");
     watch.send(event("MODIFIED", object("a", 6))).await.unwrap();
@@ -401,20 +405,20 @@ async fn what_is_known_to_be_old_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_holds_up_the_watch_and_loses_nothing() {
+async fn full_queue_blocks_the_watch_without_loss() {
     let script = Script::default();
     let _watch = script.state(5, &[object("a", 1), object("b", 2), object("c", 3)]);
     let informer: Informer<MetadataOnly> = Informer::new(ClusterId::default(), Selection::of::<Namespace>());
     let queue = Queue::with_limit(1, Rng::seeded(1));
-    informer.tell(queue.clone(), Box::new(|change| vec![change.key.clone()]));
-    let _task = Task::spawn("informer", informer.followed().follow(script.client(), Rng::seeded(2)));
-    let mut told = Vec::new();
+    informer.add_listener(queue.clone(), Box::new(|change| vec![change.key.clone()]));
+    let _task = Task::spawn("informer", informer.as_any().follow(script.client(), Rng::seeded(2)));
+    let mut queued_keys = Vec::new();
     for turn in 0..3 {
         let taken = queue.take().await.unwrap();
-        assert!(turn > 0 || !informer.has_synced(), "there is more to tell");
-        told.push(taken.key().to_string());
+        assert!(turn > 0 || !informer.has_synced(), "more objects follow");
+        queued_keys.push(taken.key().to_string());
         taken.finish(crate::queue::Outcome::Done);
     }
-    told.sort();
-    assert_eq!(told, ["a", "b", "c"]);
+    queued_keys.sort();
+    assert_eq!(queued_keys, ["a", "b", "c"]);
 }

@@ -1,42 +1,42 @@
-//! What an informer keeps of an object: as little as its controllers need.
+//! Views: cached representations of objects, reduced to the fields that controllers need.
 //!
-//! A view is decoded straight from the answer of the server; fields it does not name are skipped and cost
-//! nothing. Ten thousand namespaces are about two megabytes this way, and fifteen as whole objects.
+//! A view is decoded directly from the server's response; fields that it does not name are skipped and cost nothing.
+//! Ten thousand namespaces take about two megabytes as views, and fifteen as whole objects.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Decoded from an object, and knows which one it was.
+/// A cached representation of an object.
 pub trait View: DeserializeOwned + Clone + Send + Sync + 'static {
-    /// Which object, and which version of it.
+    /// Identity and version of the object.
     fn metadata(&self) -> &Metadata;
 }
 
-/// The part of the metadata of an object that caches need.
+/// The part of an object's metadata that every cache needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
-    /// Its name.
+    /// Name of the object.
     pub name: Box<str>,
-    /// Where it is; empty if in no namespace.
+    /// Namespace of the object; empty for cluster-scoped objects.
     pub namespace: Box<str>,
-    /// Its identity: another object of the same name has another.
+    /// Uid, which differs from that of an earlier object of the same name.
     pub uid: Box<str>,
-    /// Which version of it.
+    /// Resource version of the cached state.
     pub resource_version: Box<str>,
-    /// Since when it is being deleted.
+    /// Set once the deletion has begun.
     pub deletion_timestamp: Option<Box<str>>,
 }
 
-/// A view of nothing but the metadata.
+/// A view of the basic metadata only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct MetadataOnly {
-    /// All there is.
+    /// The metadata.
     pub metadata: Metadata,
 }
 
 impl MetadataOnly {
-    /// Whether its deletion has begun.
+    /// True once the deletion has begun.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }

@@ -1,8 +1,8 @@
-//! The queue of what has to be looked at.
+//! Work queue with deduplicated keys.
 //!
-//! A key is in it once, however often it is added. No two workers ever have the same key; what is added
-//! while a worker has it is worked on again afterwards. A key that failed comes back after a delay that
-//! doubles with each failure.
+//! A key is in the queue at most once, however often it is added. No two workers process the same key at the same
+//! time; a key added while a worker processes it is processed again afterwards. A failed key returns after a delay
+//! that doubles with each failure.
 
 mod state;
 #[cfg(test)]
@@ -22,44 +22,43 @@ use tokio::time::Instant;
 use state::{Added, Durations, Next, State};
 pub use state::{Counts, Depth};
 
-/// The most keys a queue knows of at a time, whether they wait, are worked on or are delayed: a few dozen
-/// megabytes. Whoever adds one more waits, which stops the reading of a watch, until the server ends that
-/// and the informer lists again: nothing is lost, and memory stays bounded.
+/// Maximum number of keys in a queue, whether waiting, processing or delayed: a few dozen megabytes. Adding one more
+/// blocks, which stops reading the watch until the server closes it and the informer relists. Nothing is lost, and
+/// memory stays bounded.
 pub const MAX_KEYS: usize = 200_000;
 
-/// The first delay of a key that failed, and the longest: as client-go's
-/// (`DefaultTypedControllerRateLimiter` in `util/workqueue`).
+/// First and longest retry delay: those of client-go (`DefaultTypedControllerRateLimiter` in `util/workqueue`).
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 const LAST_RETRY: Duration = Duration::from_secs(1000);
 
-/// How the work on a key ended.
+/// Result of processing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well; it is looked at again when it is added again.
+    /// Succeeded; the key is processed again when it is added again.
     Done,
-    /// Well so far; it wants to be looked at again after this time.
+    /// Succeeded; the key is processed again after this time at the latest.
     After(Duration),
-    /// Badly; it is tried again.
+    /// Failed; the key is retried with backoff.
     Failed,
 }
 
-/// Which of the keys that wait are looked at first.
+/// Order of waiting keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Something has happened to it.
+    /// Keys of changed objects.
     #[default]
     Normal,
-    /// It was found when everything was listed, and has probably been looked at before. However many of
-    /// them there are after a start, what happens now does not wait for them.
+    /// Keys of listed objects, which were probably reconciled before. However many a restart brings, changes do not
+    /// wait behind them.
     Low,
 }
 
-/// What a key must be able to do.
+/// Requirements of a queue's keys.
 pub trait Key: Clone + Eq + Ord + Hash + Send + 'static {}
 
 impl<K: Clone + Eq + Ord + Hash + Send + 'static> Key for K {}
 
-/// A queue of keys. Clones are the same queue.
+/// A work queue. Clones share the same queue.
 pub struct Queue<K: Key> {
     shared: Arc<Shared<K>>,
 }
@@ -67,21 +66,21 @@ pub struct Queue<K: Key> {
 struct Shared<K: Key> {
     state: Mutex<State<K>>,
     durations: Arc<Durations>,
-    /// There may be something to take, or an earlier deadline.
+    /// Notified when a key may be ready, or the earliest deadline has changed.
     ready: Notify,
-    /// A key was forgotten, so that there may be room for another.
+    /// Notified when a key is removed, so that there may be room for another.
     room: Notify,
-    /// Nothing waits and nothing is worked on.
+    /// Notified when no key is waiting or processing.
     quiet: Notify,
 }
 
 impl<K: Key> Queue<K> {
-    /// An empty queue, which draws its delays from `rng`.
+    /// Creates an empty queue that draws its retry delays from `rng`.
     pub fn new(rng: Rng) -> Self {
         Self::with_limit(MAX_KEYS, rng)
     }
 
-    /// As [`Queue::new`], for fewer keys.
+    /// Like [`Queue::new`], with another limit than [`MAX_KEYS`].
     pub fn with_limit(max_keys: usize, rng: Rng) -> Self {
         let state = State::new(max_keys, FIRST_RETRY, LAST_RETRY, rng);
         let durations = Arc::clone(state.durations());
@@ -89,29 +88,29 @@ impl<K: Key> Queue<K> {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), durations, ready, room, quiet }) }
     }
 
-    /// From now on delays are drawn from `rng`.
-    pub fn draw_from(&self, rng: Rng) {
+    /// Draws retry delays from `rng` from now on.
+    pub fn set_rng(&self, rng: Rng) {
         self.state().rng = rng;
     }
 
-    /// From now on what fails is tried again after this time at the latest, however often it has failed.
+    /// Caps the retry delay from now on.
     pub fn retry_within(&self, longest: Duration) {
         self.state().last_retry = longest;
     }
 
-    /// Adds a key to be looked at now. Waits while the queue is full; a closed one takes nothing and does
-    /// not wait. Dropped while it waits, it has added nothing.
+    /// Adds a key to be processed now. Waits while the queue is full. A closed queue ignores the key and does not
+    /// wait. If the future is dropped while it waits, nothing is added.
     pub async fn add(&self, key: K) {
         self.add_with(key, Priority::default()).await;
     }
 
-    /// As [`Queue::add`], before or after others. Added again, the more urgent of both counts.
+    /// Like [`Queue::add`], with a priority. A key that is already waiting keeps the more urgent priority.
     pub async fn add_with(&self, key: K, priority: Priority) {
         self.put(|state| state.add(&key, priority, Instant::now())).await;
     }
 
-    /// Adds a key to be looked at now, if there is room for it. For workers, who must not wait for room
-    /// that only they can make.
+    /// Adds a key to be processed now, and returns false if the queue is full. For workers, which must not wait for
+    /// room that only they can make.
     #[must_use]
     pub fn try_add(&self, key: &K) -> bool {
         let added = self.state().add(key, Priority::default(), Instant::now());
@@ -121,8 +120,8 @@ impl<K: Key> Queue<K> {
         added != Added::Full
     }
 
-    /// Adds a key to be looked at after `delay`, or earlier if it is added for an earlier time. The look
-    /// that comes first replaces the later ones: whoever reconciles decides anew when to come back.
+    /// Adds a key to be processed after `delay`. The earliest time counts, and processing a key cancels later times:
+    /// each reconcile decides anew when to run again.
     pub async fn add_after(&self, key: K, delay: Duration) {
         let now = Instant::now();
         self.put(|state| state.add_at(&key, now + delay, now)).await;
@@ -131,7 +130,7 @@ impl<K: Key> Queue<K> {
     async fn put(&self, mut add: impl FnMut(&mut State<K>) -> Added) {
         loop {
             let mut room = pin!(self.shared.room.notified());
-            // Before the attempt, so that what is forgotten right after it is not missed.
+            // Before the attempt, so that a key removed right after it is not missed.
             room.as_mut().enable();
             let added = add(&mut self.state());
             match added {
@@ -142,11 +141,11 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// The next key, once there is one; none after [`Queue::close`]. Safe to drop while it waits.
+    /// Returns the next key as soon as there is one, or `None` after [`Queue::close`]. Safe to drop while it waits.
     pub async fn take(&self) -> Option<Taken<K>> {
         loop {
             let mut ready = pin!(self.shared.ready.notified());
-            // Before the attempt, so that what is added right after it is not missed.
+            // Before the attempt, so that a key added right after it is not missed.
             ready.as_mut().enable();
             let (next, more) = {
                 let mut state = self.state();
@@ -155,13 +154,13 @@ impl<K: Key> Queue<K> {
             match next {
                 Next::Key(key) => {
                     if more {
-                        // This worker is busy from now on: another has to look after the rest, also
-                        // after the deadlines this one knew of.
+                        // This worker is busy from now on: another one has to take the remaining keys, and to wait
+                        // for the deadlines that this one waited for.
                         self.shared.ready.notify_one();
                     }
                     return Some(Taken { queue: self.clone(), key, outcome: Outcome::Failed });
                 }
-                // Both may be dropped: they only wait.
+                // Both branches are safe to drop: they only wait.
                 Next::At(due) => tokio::select! {
                     biased;
                     () = ready => {}
@@ -173,7 +172,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Takes nothing more and hands out nothing more; what is being worked on may finish.
+    /// Closes the queue: it accepts and returns no more keys. Keys in processing may finish.
     pub fn close(&self) {
         self.state().close();
         self.shared.ready.notify_waiters();
@@ -181,7 +180,7 @@ impl<K: Key> Queue<K> {
         self.shared.quiet.notify_waiters();
     }
 
-    /// Waits until nothing waits and nothing is worked on. Keys that come back later are not waited for.
+    /// Waits until no key is waiting or processing. Delayed keys are not waited for.
     pub async fn quiet(&self) {
         loop {
             let mut quiet = pin!(self.shared.quiet.notified());
@@ -193,41 +192,41 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// How much there is.
+    /// Number of keys by phase.
     pub fn depth(&self) -> Depth {
         self.state().depth()
     }
 
-    /// What it has done, and for how long what it has is there.
+    /// Counters since the queue was created, and ages of waiting and processing keys.
     pub fn counts(&self) -> Counts {
         self.state().counts(Instant::now())
     }
 
-    /// How long keys have waited before they were handed out.
+    /// How long keys waited before a worker took them.
     pub fn waited(&self) -> &Histogram {
         &self.shared.durations.waited
     }
 
-    /// How long keys were worked on.
+    /// How long workers processed keys.
     pub fn worked(&self) -> &Histogram {
         &self.shared.durations.worked
     }
 
-    /// How many keys have been handed out since the beginning.
+    /// Number of keys taken since the queue was created.
     pub fn taken(&self) -> u64 {
         self.state().taken()
     }
 
     fn finish(&self, key: &K, outcome: Outcome) {
-        let (again, forgotten, quiet) = {
+        let (again, removed, quiet) = {
             let mut state = self.state();
             let finished = state.finish(key, outcome, Instant::now());
-            (finished.wakes, finished.forgotten, state.is_quiet())
+            (finished.wakes, finished.removed, state.is_quiet())
         };
         if again {
             self.shared.ready.notify_one();
         }
-        if forgotten {
+        if removed {
             self.shared.room.notify_waiters();
         }
         if quiet {
@@ -235,7 +234,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// The state is whole between any two of its methods, so a panic elsewhere does not spoil it.
+    /// Each method of the state leaves it consistent, so a poisoned lock is harmless.
     fn state(&self) -> MutexGuard<'_, State<K>> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -253,8 +252,7 @@ impl<K: Key> fmt::Debug for Queue<K> {
     }
 }
 
-/// A key that is being worked on, by nobody else. Dropped without [`Taken::finish`], as by a panic, it
-/// counts as failed.
+/// A key in processing by one worker. Dropping it without [`Taken::finish`], as a panic does, counts as a failure.
 #[derive(Debug)]
 pub struct Taken<K: Key> {
     queue: Queue<K>,
@@ -268,7 +266,7 @@ impl<K: Key> Taken<K> {
         &self.key
     }
 
-    /// Gives it back.
+    /// Returns the key to the queue.
     pub fn finish(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }

@@ -1,4 +1,4 @@
-//! What a queue knows, as plain data: no locks, no waiting, and the time is handed in.
+//! State of a queue as plain data: no locks, no waiting; the caller passes the time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use tokio::time::Instant;
 
 use super::{Key, Outcome, Priority};
 
-/// How much there is in a queue.
+/// Number of keys in a queue by phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Keys that wait for a worker.
+    /// Keys waiting for a worker.
     pub waiting: usize,
-    /// Keys that a worker has.
+    /// Keys taken by a worker.
     pub processing: usize,
-    /// Keys that come back at some time.
+    /// Keys that return at a later time.
     pub delayed: usize,
 }
 
-/// What a queue has done since the beginning, and how long what it has is there.
+/// Counters of a queue, and the ages of its keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Keys that began to wait.
     pub added: u64,
-    /// Keys that were handed out.
+    /// Keys that workers took.
     pub taken: u64,
-    /// How often work failed and was to be done again.
+    /// Failures, each of which is retried.
     pub retried: u64,
-    /// How long the key waits that has waited longest.
+    /// Age of the key that has waited longest.
     pub oldest: Duration,
-    /// How long the work has lasted that is not done, all together.
+    /// Sum of the ages of all keys in processing.
     pub unfinished: Duration,
-    /// How long the work lasts that has lasted longest and is not done.
+    /// Age of the key that has been processing longest.
     pub longest_running: Duration,
 }
 
-/// How long keys waited and were worked on, since the beginning.
+/// Histograms of the time that keys waited and were processed.
 #[derive(Debug)]
 pub(super) struct Durations {
     pub(super) waited: Histogram,
@@ -47,72 +47,72 @@ pub(super) struct Durations {
 
 impl Durations {
     pub(super) fn new() -> Self {
-        // As upstream's (`component-base/metrics/prometheus/workqueue`): ten nanoseconds to some minutes.
+        // The buckets of `component-base/metrics/prometheus/workqueue`: ten nanoseconds to some minutes.
         let buckets = Buckets::exponential(10e-9, 10.0, 12);
         Self { waited: Histogram::with_buckets(&buckets), worked: Histogram::with_buckets(&buckets) }
     }
 }
 
-/// What became of an attempt to add.
+/// Result of adding a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// A worker should look.
+    /// A worker has to be notified.
     Ready,
-    /// No worker needs to: it is there already, or the queue is closed.
+    /// The key is already queued, or the queue is closed.
     Nothing,
     Full,
 }
 
-/// What a worker may do.
+/// Next step for a worker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<K> {
     Key(K),
-    /// Come back then.
+    /// Wait until then.
     At(Instant),
     Nothing,
     Closed,
 }
 
-/// What follows from the end of some work.
+/// Effects of finishing a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finished {
-    /// There is something to take, or a new deadline.
+    /// A key is ready, or there is a new deadline.
     pub(super) wakes: bool,
-    /// The key is not known any more.
-    pub(super) forgotten: bool,
+    /// The key has been removed from the queue.
+    pub(super) removed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Only delayed.
-    Resting,
+    /// Only delayed, or about to be removed.
+    Idle,
     /// In `waiting`, exactly once.
     Waiting,
     Processing,
-    /// Added since a worker took it.
+    /// Added again since a worker took it.
     ProcessingAgain,
 }
 
 #[derive(Debug)]
 struct Entry {
     phase: Phase,
-    /// Where it is in `waiting`, or was before a worker took it.
-    place: (Priority, u64),
-    /// Since when it waits, or a worker has it.
+    /// Position in `waiting`, or the last one while a worker has the key.
+    position: (Priority, u64),
+    /// When the key began to wait, or a worker took it.
     since: Instant,
-    /// When it comes back; the same as in `delayed`.
+    /// When the key returns; the same as in `delayed`.
     due: Option<Instant>,
-    /// There since it failed, until it succeeds. Few keys have one.
+    /// Set by a failure, removed by a success. Few keys have one.
     backoff: Option<Box<Backoff>>,
 }
 
 #[derive(Debug)]
 pub(super) struct State<K> {
     entries: HashMap<K, Entry>,
-    /// What is urgent first, and then in the order in which it came.
+    /// By priority, then in the order of addition.
     waiting: BTreeSet<(Priority, u64, K)>,
-    /// Counts what came.
-    next_place: u64,
+    /// Number of the last position assigned.
+    next_position: u64,
     delayed: BTreeSet<(Instant, K)>,
     processing: usize,
     counts: Counts,
@@ -129,7 +129,7 @@ impl<K: Key> State<K> {
         Self {
             entries: HashMap::new(),
             waiting: BTreeSet::new(),
-            next_place: 0,
+            next_position: 0,
             delayed: BTreeSet::new(),
             processing: 0,
             counts: Counts::default(),
@@ -144,7 +144,7 @@ impl<K: Key> State<K> {
 
     pub(super) fn add(&mut self, key: &K, priority: Priority, now: Instant) -> Added {
         match self.admit(key, now) {
-            Ok(()) if self.make_ready(key, priority, now) => Added::Ready,
+            Ok(()) if self.enqueue(key, priority, now) => Added::Ready,
             Ok(()) => Added::Nothing,
             Err(refused) => refused,
         }
@@ -170,7 +170,7 @@ impl<K: Key> State<K> {
             entry.phase = Phase::Processing;
             self.durations.waited.observe_duration(now.saturating_duration_since(entry.since));
             entry.since = now;
-            // Whatever it was to come back for is seen now.
+            // This processing covers the delayed one.
             if let Some(due) = entry.due.take() {
                 self.delayed.remove(&(due, key.clone()));
             }
@@ -183,11 +183,11 @@ impl<K: Key> State<K> {
     pub(super) fn finish(&mut self, key: &K, outcome: Outcome, now: Instant) -> Finished {
         self.processing = self.processing.saturating_sub(1);
         let Some(entry) = self.entries.get_mut(key) else {
-            return Finished { wakes: false, forgotten: false };
+            return Finished { wakes: false, removed: false };
         };
         let again = entry.phase == Phase::ProcessingAgain;
-        let priority = entry.place.0;
-        entry.phase = Phase::Resting;
+        let priority = entry.position.0;
+        entry.phase = Phase::Idle;
         self.durations.worked.observe_duration(now.saturating_duration_since(entry.since));
         self.counts.retried += u64::from(outcome == Outcome::Failed);
         let delay = match outcome {
@@ -201,22 +201,22 @@ impl<K: Key> State<K> {
             entry.backoff = None;
         }
         let delayed = delay.is_some_and(|delay| !self.closed && self.delay(key, now + delay));
-        let again = again && !self.closed && self.make_ready(key, priority, now);
-        Finished { wakes: again || delayed, forgotten: self.forget_if_at_rest(key) }
+        let again = again && !self.closed && self.enqueue(key, priority, now);
+        Finished { wakes: again || delayed, removed: self.remove_if_idle(key) }
     }
 
     pub(super) fn close(&mut self) {
         self.closed = true;
         self.waiting.clear();
         self.delayed.clear();
-        // Workers still hold the others.
+        // Workers still hold the other keys.
         self.entries.retain(|_, entry| matches!(entry.phase, Phase::Processing | Phase::ProcessingAgain));
         for entry in self.entries.values_mut() {
             entry.due = None;
         }
     }
 
-    /// Whether another worker has something to do or to wait for.
+    /// True if there is a key to take or a deadline to wait for.
     pub(super) fn has_more(&self) -> bool {
         !self.waiting.is_empty() || !self.delayed.is_empty()
     }
@@ -243,7 +243,7 @@ impl<K: Key> State<K> {
                     counts.longest_running = counts.longest_running.max(age);
                     counts.unfinished += age;
                 }
-                Phase::Resting => {}
+                Phase::Idle => {}
             }
         }
         counts
@@ -253,8 +253,8 @@ impl<K: Key> State<K> {
         Depth { waiting: self.waiting.len(), processing: self.processing, delayed: self.delayed.len() }
     }
 
-    /// Makes sure that there is an entry. Keys that are known always have room, so that no worker waits
-    /// to give one back.
+    /// Makes sure that the key has an entry. A key that has one is always accepted, so that no worker waits to return
+    /// a key.
     fn admit(&mut self, key: &K, now: Instant) -> Result<(), Added> {
         if self.closed {
             return Err(Added::Nothing);
@@ -263,40 +263,40 @@ impl<K: Key> State<K> {
             if self.entries.len() >= self.max_keys {
                 return Err(Added::Full);
             }
-            let place = (Priority::default(), 0);
-            let entry = Entry { phase: Phase::Resting, place, since: now, due: None, backoff: None };
+            let position = (Priority::default(), 0);
+            let entry = Entry { phase: Phase::Idle, position, since: now, due: None, backoff: None };
             self.entries.insert(key.clone(), entry);
         }
         Ok(())
     }
 
-    /// Whether it waits for a worker since now.
-    fn make_ready(&mut self, key: &K, priority: Priority, now: Instant) -> bool {
+    /// True if the key began to wait for a worker.
+    fn enqueue(&mut self, key: &K, priority: Priority, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
         match entry.phase {
-            Phase::Resting => {
-                self.next_place += 1;
+            Phase::Idle => {
+                self.next_position += 1;
                 self.counts.added += 1;
                 *entry = Entry {
                     phase: Phase::Waiting,
-                    place: (priority, self.next_place),
+                    position: (priority, self.next_position),
                     since: now,
                     due: entry.due,
                     backoff: entry.backoff.take(),
                 };
-                self.waiting.insert((priority, self.next_place, key.clone()))
+                self.waiting.insert((priority, self.next_position, key.clone()))
             }
-            Phase::Waiting if priority < entry.place.0 => {
-                // It goes to where it would be had it been as urgent from the beginning.
-                let (known, place) = entry.place;
-                entry.place = (priority, place);
-                self.waiting.remove(&(known, place, key.clone()));
-                self.waiting.insert((priority, place, key.clone()));
+            Phase::Waiting if priority < entry.position.0 => {
+                // It moves to the position it would have had with this priority from the beginning.
+                let (known, position) = entry.position;
+                entry.position = (priority, position);
+                self.waiting.remove(&(known, position, key.clone()));
+                self.waiting.insert((priority, position, key.clone()));
                 false
             }
             Phase::Processing | Phase::ProcessingAgain => {
                 let again = entry.phase == Phase::ProcessingAgain;
-                entry.place.0 = if again { priority.min(entry.place.0) } else { priority };
+                entry.position.0 = if again { priority.min(entry.position.0) } else { priority };
                 entry.phase = Phase::ProcessingAgain;
                 false
             }
@@ -304,7 +304,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Whether it is now the first that comes back.
+    /// True if it is now the earliest delayed key.
     fn delay(&mut self, key: &K, due: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
         if entry.due.is_some_and(|known| known <= due) {
@@ -324,7 +324,7 @@ impl<K: Key> State<K> {
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.due = None;
             }
-            self.make_ready(&key, Priority::default(), now);
+            self.enqueue(&key, Priority::default(), now);
         }
     }
 
@@ -336,15 +336,15 @@ impl<K: Key> State<K> {
         entry.backoff.get_or_insert_with(fresh).next_delay()
     }
 
-    fn forget_if_at_rest(&mut self, key: &K) -> bool {
-        let at_rest = |entry: &Entry| entry.phase == Phase::Resting && entry.due.is_none();
-        self.entries.get(key).is_some_and(at_rest) && self.entries.remove(key).is_some()
+    fn remove_if_idle(&mut self, key: &K) -> bool {
+        let is_idle = |entry: &Entry| entry.phase == Phase::Idle && entry.due.is_none();
+        self.entries.get(key).is_some_and(is_idle) && self.entries.remove(key).is_some()
     }
 }
 
 #[cfg(test)]
 impl<K: Key> State<K> {
-    /// How many keys are known, and that everything said twice is said alike.
+    /// Number of keys; panics if redundant fields disagree.
     pub(super) fn check(&self) -> usize {
         let counted = |phases: &[Phase]| self.entries.values().filter(|e| phases.contains(&e.phase)).count();
         assert_eq!(counted(&[Phase::Waiting]), self.waiting.len());

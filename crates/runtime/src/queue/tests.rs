@@ -1,4 +1,4 @@
-//! The promises of the queue, on a clock that moves only when everyone waits.
+//! Guarantees of the queue, on a paused clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ async fn poll_take(queue: &Queue<u32>) -> Option<Taken<u32>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_there_once_and_keys_come_in_order() {
+async fn keys_are_deduplicated_and_taken_in_order() {
     let queue = queue();
     for key in [3, 1, 3, 2, 1] {
         queue.add(key).await;
@@ -30,25 +30,25 @@ async fn a_key_is_there_once_and_keys_come_in_order() {
         taken.finish(Outcome::Done);
     }
     assert!(poll_take(&queue).await.is_none());
-    assert_eq!(queue.state().check(), 0, "what is done is forgotten");
+    assert_eq!(queue.state().check(), 0, "finished keys are removed");
     assert_eq!(queue.taken(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_added_during_the_work_is_worked_on_again_afterwards() {
+async fn key_added_while_processing_is_processed_again() {
     let queue = queue();
     queue.add(1).await;
     let taken = queue.take().await.unwrap();
     queue.add(1).await;
     queue.add(1).await;
-    assert!(poll_take(&queue).await.is_none(), "two workers would have it");
+    assert!(poll_take(&queue).await.is_none(), "no second worker may take the key");
     taken.finish(Outcome::Done);
     queue.take().await.unwrap().finish(Outcome::Done);
-    assert!(poll_take(&queue).await.is_none(), "twice was enough");
+    assert!(poll_take(&queue).await.is_none(), "the key is processed twice only");
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_come_back_ever_later_until_a_success() {
+async fn retry_delay_doubles_until_success() {
     let queue = queue();
     queue.add(1).await;
     let mut bound = FIRST_RETRY;
@@ -63,7 +63,7 @@ async fn failures_come_back_ever_later_until_a_success() {
         taken.finish(Outcome::Failed);
     }
     queue.take().await.unwrap().finish(Outcome::Done);
-    assert_eq!(queue.state().check(), 0, "the failures are forgotten");
+    assert_eq!(queue.state().check(), 0, "the backoff is removed");
     queue.add(1).await;
     queue.take().await.unwrap().finish(Outcome::Failed);
     let began = Instant::now();
@@ -72,7 +72,7 @@ async fn failures_come_back_ever_later_until_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_be_late_comes_back_in_time() {
+async fn retry_within_caps_the_retry_delay() {
     let queue = queue();
     let longest = FIRST_RETRY * 3;
     queue.retry_within(longest);
@@ -87,7 +87,7 @@ async fn what_must_not_be_late_comes_back_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_panics_has_failed() {
+async fn taken_key_dropped_without_finish_counts_as_failed() {
     let queue = queue();
     queue.add(1).await;
     drop(queue.take().await.unwrap());
@@ -96,7 +96,7 @@ async fn a_worker_that_panics_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earliest_time_counts_and_a_look_replaces_later_ones() {
+async fn add_after_keeps_the_earliest_time_and_processing_cancels_later_ones() {
     let (queue, second) = (queue(), Duration::from_secs(1));
     queue.add_after(1, 5 * second).await;
     queue.add_after(1, 2 * second).await;
@@ -111,11 +111,11 @@ async fn the_earliest_time_counts_and_a_look_replaces_later_ones() {
     other.finish(Outcome::Done);
     queue.add(1).await;
     queue.take().await.unwrap().finish(Outcome::Done);
-    assert_eq!(queue.depth().delayed, 0, "it was looked at, and wants no more");
+    assert_eq!(queue.depth().delayed, 0, "processing cancels the delay");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_is_kept_when_the_worker_that_knew_it_is_busy() {
+async fn deadline_survives_when_the_waiting_worker_becomes_busy() {
     let queue = queue();
     let waiter = {
         let queue = queue.clone();
@@ -134,7 +134,7 @@ async fn a_deadline_is_kept_when_the_worker_that_knew_it_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_adds_to_a_full_queue_waits_for_room() {
+async fn add_to_full_queue_waits_for_room() {
     let queue = Queue::with_limit(2, Rng::seeded(1));
     queue.add(1).await;
     queue.add(2).await;
@@ -147,14 +147,14 @@ async fn whoever_adds_to_a_full_queue_waits_for_room() {
     assert_eq!(queue.depth().waiting, 2);
     let taken = queue.take().await.unwrap();
     yield_now().await;
-    assert_eq!(queue.depth().waiting, 1, "the place is taken until the work is done");
+    assert_eq!(queue.depth().waiting, 1, "a key in processing still counts");
     taken.finish(Outcome::Done);
     third.await.unwrap();
     assert_eq!(queue.depth().waiting, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_queue_lets_everyone_go() {
+async fn close_releases_all_waiters() {
     let queue = Queue::with_limit(1, Rng::seeded(1));
     queue.add(1).await;
     let taken = queue.take().await.unwrap();
@@ -179,7 +179,7 @@ async fn a_closed_queue_lets_everyone_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quiet_means_nothing_waits_and_nobody_works() {
+async fn quiet_waits_for_waiting_and_processing_keys() {
     let queue = queue();
     queue.quiet().await;
     queue.add(1).await;
@@ -194,13 +194,13 @@ async fn quiet_means_nothing_waits_and_nobody_works() {
         queue.take().await.unwrap().finish(outcome);
     }
     quiet.await.unwrap();
-    assert_eq!(queue.depth().delayed, 1, "what comes back later is not waited for");
+    assert_eq!(queue.depth().delayed, 1, "delayed keys are not waited for");
 }
 
-/// Many workers, many keys: nobody has a key somebody else has, and every key is looked at after its last
+/// With many workers and keys, no two workers ever hold the same key, and every key is processed after its last
 /// addition.
 #[tokio::test(start_paused = true)]
-async fn workers_never_meet_and_nothing_is_forgotten() {
+async fn concurrent_workers_never_share_a_key_and_process_every_addition() {
     const KEYS: u32 = 20;
     let queue = Queue::with_limit(8, Rng::seeded(5));
     let busy: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
@@ -242,7 +242,7 @@ async fn workers_never_meet_and_nothing_is_forgotten() {
 }
 
 #[test]
-fn what_happens_now_goes_before_what_was_there() {
+fn normal_priority_goes_before_low() {
     let mut state = State::new(10, FIRST_RETRY, LAST_RETRY, Rng::seeded(1));
     let now = start();
     for key in [1, 2, 3] {
@@ -254,7 +254,7 @@ fn what_happens_now_goes_before_what_was_there() {
     let later = now + Duration::from_secs(2);
     assert_eq!(state.counts(later).oldest, Duration::from_secs(2));
     let order: Vec<_> = (0..4).map(|_| state.next(later)).collect();
-    assert_eq!(order, [3, 4, 1, 2].map(Next::Key), "3 came before 4, and is as urgent now");
+    assert_eq!(order, [3, 4, 1, 2].map(Next::Key), "3 was added before 4, and has the same priority now");
     let counts = state.counts(later + Duration::from_secs(1));
     assert_eq!((counts.added, counts.taken), (4, 4));
     assert_eq!((counts.oldest, counts.longest_running), (Duration::ZERO, Duration::from_secs(1)));
@@ -263,9 +263,9 @@ fn what_happens_now_goes_before_what_was_there() {
     assert!(waited.count() == 4 && (waited.sum() - 8.0).abs() < f64::EPSILON);
 }
 
-/// Random histories of the bare state against what each key is owed.
+/// Checks random operations on the bare state against the set of keys that must still be processed.
 #[test]
-fn any_history_keeps_the_promises() {
+fn random_operations_keep_the_invariants() {
     for seed in 0..300 {
         random_history(seed);
     }
@@ -293,7 +293,7 @@ fn random_history(seed: u64) {
                 }
                 Next::At(due) => assert!(due > now, "seed {seed}: due and not handed out"),
                 Next::Nothing | Next::Closed => {
-                    assert!(owed.iter().all(|key| held.contains(key)), "seed {seed}: forgotten");
+                    assert!(owed.iter().all(|key| held.contains(key)), "seed {seed}: removed");
                 }
             },
             _ if !held.is_empty() => {
@@ -308,7 +308,7 @@ fn random_history(seed: u64) {
     }
 }
 
-/// Where the clock of a history begins; only differences matter.
+/// Start of the clock; only differences matter.
 #[expect(
     clippy::disallowed_methods,
     reason = "the state takes any time, and this is the only way to make one"

@@ -1,7 +1,7 @@
-//! Which events are news: repeated ones are counted, similar ones combined, too many are dropped.
+//! Event correlation: repeated events are counted, similar ones combined, and too many dropped.
 //!
-//! The numbers are client-go's (`tools/record/events_cache.go`), so that people see as many events here as
-//! elsewhere.
+//! The limits are client-go's (`tools/record/events_cache.go`), so that users see as many events as with other
+//! distributions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use coracle_base::Timestamp;
 use super::{CoreEvent, EventType, Reference};
 use crate::key::ClusterId;
 
-/// Events that are remembered, and objects whose share is counted. The oldest are forgotten first, and then
-/// only counted anew.
-const MAX_REMEMBERED: usize = 4096;
+/// Maximum number of cached events, and of rate limited objects. The oldest are evicted first, and then counted anew.
+const MAX_CACHED: usize = 4096;
 
-/// Messages under one reason before the next ones are combined, if all came in [`SIMILAR_WITHIN`].
+/// Number of different messages with the same reason after which further ones are combined, if all came within
+/// [`SIMILAR_INTERVAL`].
 const MAX_SIMILAR: usize = 10;
-const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
+const SIMILAR_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Events about one object in a row, and how long it takes until there may be one more.
+/// Burst of events about one object, and the interval after which one more is allowed.
 const MAX_BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
 
-/// What stands before the last message of many similar ones.
-const COMBINED: &str = "(combined from similar events): ";
+/// Prefix of the message of combined events.
+const COMBINED_PREFIX: &str = "(combined from similar events): ";
 
-/// Who tells about what.
+/// Key of the rate limit: a component and the object of its events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Subject {
     cluster: ClusterId,
@@ -35,9 +35,9 @@ struct Subject {
     about: Reference,
 }
 
-/// What is counted as one event; the message is empty for combined ones.
+/// Key of events that are counted as one; the message is empty for combined ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Same {
+pub(super) struct EventIdentity {
     similar: Similar,
     message: String,
 }
@@ -49,32 +49,32 @@ struct Similar {
     reason: &'static str,
 }
 
-/// What is to be written.
+/// An event to create, or the update of an existing one.
 #[derive(Debug)]
 pub(super) struct Correlated {
-    same: Same,
+    identity: EventIdentity,
     pub(super) message: String,
     pub(super) count: u32,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
-    /// The name of the event that has to be counted up; none if there is none yet.
-    pub(super) known_as: Option<Box<str>>,
+    /// Name of the event to update; `None` if it must be created.
+    pub(super) existing_name: Option<Box<str>>,
 }
 
 #[derive(Debug)]
-struct Share {
+struct TokenBucket {
     tokens: f64,
     at: Timestamp,
 }
 
 #[derive(Debug)]
-struct Similars {
+struct SimilarMessages {
     messages: HashSet<String>,
     last: Timestamp,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedEvent {
     count: u32,
     first: Timestamp,
     last: Timestamp,
@@ -83,47 +83,48 @@ struct Known {
 
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
-    shares: HashMap<Subject, Share>,
-    similar: HashMap<Similar, Similars>,
-    known: HashMap<Same, Known>,
-    /// The number in the name of the last event, so that no two are the same.
+    buckets: HashMap<Subject, TokenBucket>,
+    similar: HashMap<Similar, SimilarMessages>,
+    cached: HashMap<EventIdentity, CachedEvent>,
+    /// Number in the last generated name, so that names are unique.
     last_unique: u64,
 }
 
 impl Correlator {
-    /// What is to be written of an event; nothing if too much was told about its object.
-    pub(super) fn correlate(&mut self, told: &CoreEvent, now: Timestamp) -> Option<Correlated> {
-        // The version is no part of who it is about.
-        let about = Reference { resource_version: Box::default(), ..told.about.clone() };
+    /// Counts an event and returns the write for it; `None` if the object's rate limit is exceeded.
+    pub(super) fn correlate(&mut self, event: &CoreEvent, now: Timestamp) -> Option<Correlated> {
+        // The version does not identify the object.
+        let about = Reference { resource_version: Box::default(), ..event.about.clone() };
         let subject =
-            Subject { cluster: told.cluster.clone(), component: Arc::clone(&told.component), about };
-        if !self.take_share(&subject, now) {
+            Subject { cluster: event.cluster.clone(), component: Arc::clone(&event.component), about };
+        if !self.take_token(&subject, now) {
             return None;
         }
-        let similar = Similar { subject, kind: told.kind, reason: told.reason };
-        let (same, message) = if self.is_one_of_many(&similar, &told.message, now) {
-            (Same { similar, message: String::new() }, format!("{COMBINED}{}", told.message))
+        let similar = Similar { subject, kind: event.kind, reason: event.reason };
+        let (identity, message) = if self.is_one_of_many(&similar, &event.message, now) {
+            (EventIdentity { similar, message: String::new() }, format!("{COMBINED_PREFIX}{}", event.message))
         } else {
-            (Same { similar, message: told.message.clone() }, told.message.clone())
+            (EventIdentity { similar, message: event.message.clone() }, event.message.clone())
         };
-        let mut correlated = Correlated { same, message, count: 1, first: now, last: now, known_as: None };
-        if let Some(known) = self.known.get_mut(&correlated.same) {
-            known.count = known.count.saturating_add(1);
-            known.last = now;
-            (correlated.count, correlated.first) = (known.count, known.first);
-            correlated.known_as = Some(known.name.clone());
+        let mut correlated =
+            Correlated { identity, message, count: 1, first: now, last: now, existing_name: None };
+        if let Some(cached) = self.cached.get_mut(&correlated.identity) {
+            cached.count = cached.count.saturating_add(1);
+            cached.last = now;
+            (correlated.count, correlated.first) = (cached.count, cached.first);
+            correlated.existing_name = Some(cached.name.clone());
         }
         Some(correlated)
     }
 
-    /// Notes under which name an event was written.
+    /// Caches the name under which an event was created.
     pub(super) fn written(&mut self, correlated: Correlated, name: String) {
-        let Correlated { same, count, first, last, .. } = correlated;
-        forget_oldest(&mut self.known, |known| known.last);
-        self.known.insert(same, Known { count, first, last, name: name.into() });
+        let Correlated { identity, count, first, last, .. } = correlated;
+        evict_oldest(&mut self.cached, |cached| cached.last);
+        self.cached.insert(identity, CachedEvent { count, first, last, name: name.into() });
     }
 
-    /// A name for an event about an object, that no other event has.
+    /// Generates a unique name for an event about an object.
     pub(super) fn name(&mut self, about: &str, now: Timestamp) -> String {
         format!("{about}.{:x}", self.unique(now))
     }
@@ -134,28 +135,29 @@ impl Correlator {
         self.last_unique
     }
 
-    fn take_share(&mut self, subject: &Subject, now: Timestamp) -> bool {
-        if !self.shares.contains_key(subject) {
-            forget_oldest(&mut self.shares, |share| share.at);
+    fn take_token(&mut self, subject: &Subject, now: Timestamp) -> bool {
+        if !self.buckets.contains_key(subject) {
+            evict_oldest(&mut self.buckets, |bucket| bucket.at);
         }
-        let share = self.shares.entry(subject.clone()).or_insert(Share { tokens: MAX_BURST, at: now });
-        let refilled = now.since(share.at).as_secs_f64() / REFILL.as_secs_f64();
-        share.tokens = (share.tokens + refilled).min(MAX_BURST);
-        share.at = now;
-        let has_one = share.tokens >= 1.0;
+        let bucket =
+            self.buckets.entry(subject.clone()).or_insert(TokenBucket { tokens: MAX_BURST, at: now });
+        let refilled = now.since(bucket.at).as_secs_f64() / REFILL.as_secs_f64();
+        bucket.tokens = (bucket.tokens + refilled).min(MAX_BURST);
+        bucket.at = now;
+        let has_one = bucket.tokens >= 1.0;
         if has_one {
-            share.tokens -= 1.0;
+            bucket.tokens -= 1.0;
         }
         has_one
     }
 
     fn is_one_of_many(&mut self, similar: &Similar, message: &str, now: Timestamp) -> bool {
         if !self.similar.contains_key(similar) {
-            forget_oldest(&mut self.similar, |similars| similars.last);
+            evict_oldest(&mut self.similar, |similars| similars.last);
         }
-        let new = || Similars { messages: HashSet::new(), last: now };
+        let new = || SimilarMessages { messages: HashSet::new(), last: now };
         let similars = self.similar.entry(similar.clone()).or_insert_with(new);
-        if now.since(similars.last) > SIMILAR_WITHIN {
+        if now.since(similars.last) > SIMILAR_INTERVAL {
             similars.messages.clear();
         }
         similars.last = now;
@@ -166,9 +168,9 @@ impl Correlator {
     }
 }
 
-/// Makes room for one more. A quarter goes at once, so that not every event has to look for the oldest.
-fn forget_oldest<K: Clone + Eq + std::hash::Hash, T>(map: &mut HashMap<K, T>, at: impl Fn(&T) -> Timestamp) {
-    if map.len() < MAX_REMEMBERED {
+/// Makes room for one more entry. Evicts a quarter at once, so that not every event has to search for the oldest.
+fn evict_oldest<K: Clone + Eq + std::hash::Hash, T>(map: &mut HashMap<K, T>, at: impl Fn(&T) -> Timestamp) {
+    if map.len() < MAX_CACHED {
         return;
     }
     let mut times: Vec<Timestamp> = map.values().map(&at).collect();
@@ -177,14 +179,14 @@ fn forget_oldest<K: Clone + Eq + std::hash::Hash, T>(map: &mut HashMap<K, T>, at
     let oldest_kept = *oldest_kept;
     let before = map.len();
     map.retain(|_, entry| at(entry) > oldest_kept);
-    debug_assert!(map.len() < before, "the oldest itself is forgotten");
+    debug_assert!(map.len() < before, "at least the oldest entry is evicted");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(name: &str, message: &str) -> CoreEvent {
+    fn event(name: &str, message: &str) -> CoreEvent {
         let about = Reference {
             api_version: "apps/v1".into(),
             kind: "ReplicaSet".into(),
@@ -208,54 +210,54 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_is_counted() {
+    fn repeated_event_increments_the_count() {
         let mut correlator = Correlator::default();
-        let first = correlator.correlate(&told("r", "made"), at(1)).unwrap();
-        assert_eq!((first.count, &first.known_as), (1, &None));
+        let first = correlator.correlate(&event("r", "made"), at(1)).unwrap();
+        assert_eq!((first.count, &first.existing_name), (1, &None));
         correlator.written(first, "r.1".to_owned());
-        let second = correlator.correlate(&told("r", "made"), at(2)).unwrap();
+        let second = correlator.correlate(&event("r", "made"), at(2)).unwrap();
         assert_eq!((second.count, second.first, second.last), (2, at(1), at(2)));
-        assert_eq!(second.known_as.as_deref(), Some("r.1"));
-        assert_eq!(correlator.correlate(&told("other", "made"), at(2)).unwrap().count, 1);
+        assert_eq!(second.existing_name.as_deref(), Some("r.1"));
+        assert_eq!(correlator.correlate(&event("other", "made"), at(2)).unwrap().count, 1);
     }
 
     #[test]
-    fn many_similar_ones_are_combined() {
+    fn similar_events_beyond_the_limit_are_combined() {
         let mut correlator = Correlator::default();
         for index in 1..MAX_SIMILAR {
             let message = format!("made {index}");
-            let correlated = correlator.correlate(&told("r", &message), at(1)).unwrap();
+            let correlated = correlator.correlate(&event("r", &message), at(1)).unwrap();
             assert_eq!(correlated.message, message);
         }
-        let combined = correlator.correlate(&told("r", "made more"), at(1)).unwrap();
+        let combined = correlator.correlate(&event("r", "made more"), at(1)).unwrap();
         assert_eq!(combined.message, "(combined from similar events): made more");
         correlator.written(combined, "r.2".to_owned());
-        assert_eq!(correlator.correlate(&told("r", "made yet more"), at(2)).unwrap().count, 2);
-        let much_later = correlator.correlate(&told("r", "made"), at(1000)).unwrap();
+        assert_eq!(correlator.correlate(&event("r", "made yet more"), at(2)).unwrap().count, 2);
+        let much_later = correlator.correlate(&event("r", "made"), at(1000)).unwrap();
         assert_eq!(much_later.message, "made");
     }
 
     #[test]
-    fn too_much_about_one_object_is_dropped() {
+    fn events_beyond_the_rate_limit_are_dropped() {
         let mut correlator = Correlator::default();
         for _ in 0..25 {
-            assert!(correlator.correlate(&told("r", "made"), at(1)).is_some());
+            assert!(correlator.correlate(&event("r", "made"), at(1)).is_some());
         }
-        assert!(correlator.correlate(&told("r", "made"), at(1)).is_none());
-        assert!(correlator.correlate(&told("other", "made"), at(1)).is_some());
-        assert!(correlator.correlate(&told("r", "made"), at(302)).is_some());
-        assert!(correlator.correlate(&told("r", "made"), at(303)).is_none());
+        assert!(correlator.correlate(&event("r", "made"), at(1)).is_none());
+        assert!(correlator.correlate(&event("other", "made"), at(1)).is_some());
+        assert!(correlator.correlate(&event("r", "made"), at(302)).is_some());
+        assert!(correlator.correlate(&event("r", "made"), at(303)).is_none());
     }
 
     #[test]
-    fn only_so_much_is_remembered() {
+    fn cache_is_bounded() {
         let mut correlator = Correlator::default();
-        for index in 0..2 * MAX_REMEMBERED {
-            let told = told(&format!("r{index}"), "made");
-            let correlated = correlator.correlate(&told, Timestamp::from_millis(index as u64)).unwrap();
+        for index in 0..2 * MAX_CACHED {
+            let event = event(&format!("r{index}"), "made");
+            let correlated = correlator.correlate(&event, Timestamp::from_millis(index as u64)).unwrap();
             correlator.written(correlated, format!("e{index}"));
         }
-        assert!(correlator.known.len() <= MAX_REMEMBERED && correlator.shares.len() <= MAX_REMEMBERED);
+        assert!(correlator.cached.len() <= MAX_CACHED && correlator.buckets.len() <= MAX_CACHED);
         assert_ne!(correlator.unique(at(0)), correlator.unique(at(0)));
     }
 }

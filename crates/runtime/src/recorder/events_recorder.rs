@@ -1,5 +1,5 @@
-//! Events in the form of `events.k8s.io`, for those who tell what they do to an object and because of which
-//! other: in upstream the scheduler, and what repairs addresses. Repeated ones become series.
+//! Events of `events.k8s.io`, for components that report an action on an object and a related object: in Kubernetes
+//! the scheduler and the controllers that repair IP addresses. Repeated events become a series.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::series::{EventKey, Reporter, Series, SeriesCache, Writing};
-use super::{Correlator, EventType, Reference, Sender, Told, namespace_of};
+use super::series::{EventKey, EventWrite, Reporter, Series, SeriesCache};
+use super::{Correlator, EventType, QueuedEvent, Reference, Sender, namespace_of};
 use crate::key::{ClusterId, ObjectKey};
 use crate::objects::{Objects, Written};
 
-/// Something that happened to an object.
+/// An event to record.
 #[derive(Clone, Debug)]
 pub struct Occurrence {
-    /// The object.
+    /// The object that the event is about.
     pub regarding: Reference,
-    /// Another one it has to do with.
+    /// A related object.
     pub related: Option<Reference>,
-    /// Whether it is as it should be.
+    /// Type of the event.
     pub kind: EventType,
-    /// Why, in one word in camel case.
+    /// Reason, one word in CamelCase.
     pub reason: &'static str,
-    /// What was done, or failed, in one word in camel case.
+    /// Action that was taken or that failed, one word in CamelCase.
     pub action: &'static str,
-    /// What people are told.
+    /// Message for people.
     pub note: String,
 }
 
-/// Tells people what a component does, through `events.k8s.io`. Clones are the same recorder.
+/// Records events of `events.k8s.io`. Clones are the same recorder.
 #[derive(Clone, Debug)]
 pub struct EventsRecorder {
     pub(super) reporter: Reporter,
@@ -40,16 +40,16 @@ pub struct EventsRecorder {
 }
 
 impl EventsRecorder {
-    /// Tells of something that happened.
+    /// Records an event.
     pub fn event(&self, cluster: &ClusterId, occurrence: Occurrence) {
         let Occurrence { regarding, related, kind, reason, action, note } = occurrence;
         let (cluster, reporter) = (cluster.clone(), self.reporter.clone());
         let key = EventKey { cluster, reporter, kind, reason, action, regarding, related };
-        self.sender.send(Told::Occurrence(Box::new((key, note))));
+        self.sender.send(QueuedEvent::Occurrence(Box::new((key, note))));
     }
 }
 
-/// Writes what [`EventsRecorder`]s tell.
+/// Writes the events of [`EventsRecorder`]s.
 pub(super) struct SeriesWriter {
     events: Objects,
     clock: Clock,
@@ -61,7 +61,7 @@ impl SeriesWriter {
         Self { events: Objects::of::<Event>(client), clock, cache: SeriesCache::default() }
     }
 
-    /// Returns when something is due. Safe to drop.
+    /// Returns when a series is due. Safe to drop.
     pub(super) async fn is_due(&self) {
         match self.cache.deadline() {
             Some(deadline) => self.clock.sleep_until(deadline).await,
@@ -77,12 +77,12 @@ impl SeriesWriter {
     pub(super) async fn write(&mut self, key: EventKey, note: String, correlator: &mut Correlator) {
         let now = self.clock.now();
         let about = key.regarding.name.clone();
-        let writings = self.cache.observe(key, note, || correlator.name(&about, now), now);
-        self.write_all(writings).await;
+        let writes = self.cache.observe(key, note, || correlator.name(&about, now), now);
+        self.write_all(writes).await;
     }
 
-    async fn write_all(&self, writings: Vec<Writing>) {
-        for writing in writings {
+    async fn write_all(&self, writes: Vec<EventWrite>) {
+        for writing in writes {
             if let Err(error) = write(&self.events, &writing).await {
                 let EventKey { reporter, reason, .. } = &*writing.key;
                 tracing::debug!(component = &*reporter.controller, reason, %error, "cannot write an event");
@@ -91,13 +91,13 @@ impl SeriesWriter {
     }
 }
 
-async fn write(events: &Objects, writing: &Writing) -> kube::Result<()> {
+async fn write(events: &Objects, writing: &EventWrite) -> kube::Result<()> {
     let namespace = namespace_of(&writing.key.regarding);
     let key = ObjectKey::namespaced(writing.key.cluster.clone(), namespace, &*writing.name);
     if let Some(series) = writing.series {
         let patch = Patch::Strategic(json!({"series": series_json(series)}));
         match events.patch::<Written>(&key, &PatchParams::default(), &patch).await {
-            // It has expired, or somebody deleted it.
+            // It has expired, or has been deleted.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             answer => return answer.map(drop),
         }
@@ -105,7 +105,7 @@ async fn write(events: &Objects, writing: &Writing) -> kube::Result<()> {
     events.create::<Written>(&key, &body(writing, namespace)).await.map(drop)
 }
 
-fn body(writing: &Writing, namespace: &str) -> Value {
+fn body(writing: &EventWrite, namespace: &str) -> Value {
     let EventKey { reporter, kind, reason, action, regarding, related, .. } = &*writing.key;
     let mut body = json!({
         "apiVersion": "events.k8s.io/v1",
@@ -140,7 +140,7 @@ fn micro_time(at: Timestamp) -> String {
     MicroTime(i64::try_from(at.as_millis()).unwrap_or(i64::MAX).saturating_mul(1000)).to_string()
 }
 
-/// As `default-scheduler-host`, the way client-go names who tells.
+/// Names the instance like `default-scheduler-host`, as client-go does.
 pub(super) fn reporter(controller: Arc<str>, host: &str) -> Reporter {
     let instance = format!("{controller}-{host}").into();
     Reporter { controller, instance }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_the_form_of_their_group() {
+    fn event_body_matches_events_k8s_io() {
         let pod = |name: &str| Reference {
             api_version: "v1".into(),
             kind: "Pod".into(),
@@ -172,7 +172,7 @@ mod tests {
         let at = Timestamp::from_millis(1_767_323_045_678);
         let series = Some(Series { count: 2, last: at });
         let writing =
-            Writing { key: Arc::new(key), name: "victim.1".into(), note: "gone".into(), at, series };
+            EventWrite { key: Arc::new(key), name: "victim.1".into(), note: "gone".into(), at, series };
         let reference = |name: &str| {
             json!({"apiVersion": "v1", "kind": "Pod", "namespace": "n", "name": name,
             "uid": "u", "resourceVersion": "7"})

@@ -1,11 +1,11 @@
-//! Events: what a controller tells people about an object.
+//! Event recorders: what a controller reports to people about an object.
 //!
-//! Telling never waits and never fails: what cannot be written is dropped, because no decision may hang on
-//! it. Repeated events become one with a count, many similar ones are combined, and an object about which
-//! too much is told falls silent for a while, all as client-go's recorder does it.
+//! Recording never blocks and never fails: events that cannot be written are dropped, because no decision may depend
+//! on them. As in client-go's recorder, repeated events become one event with a count, similar events are combined,
+//! and events about the same object are rate limited.
 //!
-//! There are two forms, as upstream's components use both: [`Recorder`] writes those of the core group
-//! (client-go's `tools/record`), [`EventsRecorder`] those of `events.k8s.io` (`tools/events`).
+//! There are two APIs, as Kubernetes' components use both: [`Recorder`] writes events of the core group (client-go's
+//! `tools/record`), [`EventsRecorder`] events of `events.k8s.io` (`tools/events`).
 
 mod correlate;
 mod events_recorder;
@@ -30,19 +30,19 @@ use events_recorder::SeriesWriter;
 pub use events_recorder::{EventsRecorder, Occurrence};
 use series::EventKey;
 
-/// Events that wait to be written. More are dropped, as client-go's broadcaster does
-/// (`incomingQueueLength` in `tools/record/event.go` is smaller, and its watchers' queues larger).
+/// Maximum number of events waiting to be written. More are dropped, as by client-go's broadcaster
+/// (`incomingQueueLength` in `tools/record/event.go` is smaller, and the queues of its watchers are larger).
 const MAX_WAITING: usize = 1000;
 
-/// Where events about objects without a namespace are.
+/// Namespace of events about cluster-scoped objects.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Whether something is as it should be.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// As it should be.
+    /// Information: everything works as intended.
     Normal,
-    /// Something may need to be done.
+    /// A problem that may need attention.
     Warning,
 }
 
@@ -55,27 +55,27 @@ impl EventType {
     }
 }
 
-/// The object an event is about.
+/// Reference to the object of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
-    /// Group and version.
+    /// Group and version of the object.
     pub api_version: Cow<'static, str>,
-    /// The kind.
+    /// Kind of the object.
     pub kind: Cow<'static, str>,
-    /// Where it is; empty if in no namespace.
+    /// Namespace of the object; empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Box<str>,
-    /// Its name.
+    /// Name of the object.
     pub name: Box<str>,
-    /// Its identity.
+    /// Uid of the object.
     pub uid: Box<str>,
-    /// The version that was known.
+    /// Resource version of the cached object.
     pub resource_version: Box<str>,
 }
 
 impl Reference {
-    /// The object that has this metadata.
+    /// Refers to the object with this metadata.
     pub fn to(api_version: &'static str, kind: &'static str, metadata: &ObjectMetadata) -> Self {
         let plain = &metadata.plain;
         Self {
@@ -89,14 +89,14 @@ impl Reference {
     }
 }
 
-/// One thing to tell.
+/// An event in the queue of the writer.
 #[derive(Debug)]
-enum Told {
+enum QueuedEvent {
     Event(Box<CoreEvent>),
     Occurrence(Box<(EventKey, String)>),
 }
 
-/// One thing to tell in the form of the core group.
+/// An event of the core group.
 #[derive(Clone, Debug)]
 struct CoreEvent {
     cluster: ClusterId,
@@ -107,25 +107,25 @@ struct CoreEvent {
     message: String,
 }
 
-/// Where what is told waits to be written.
+/// Sends events to the writer's queue.
 #[derive(Clone, Debug)]
 struct Sender {
-    told: mpsc::Sender<Told>,
-    /// How many were told and neither written nor dropped.
+    queue: mpsc::Sender<QueuedEvent>,
+    /// Number of events that are neither written nor dropped yet.
     waiting: Arc<watch::Sender<usize>>,
 }
 
 impl Sender {
-    fn send(&self, told: Told) {
+    fn send(&self, event: QueuedEvent) {
         self.waiting.send_modify(|waiting| *waiting += 1);
-        if self.told.try_send(told).is_err() {
+        if self.queue.try_send(event).is_err() {
             self.waiting.send_modify(|waiting| *waiting -= 1);
-            tracing::debug!("too many events; one is dropped");
+            tracing::debug!("event queue is full, dropping an event");
         }
     }
 }
 
-/// Tells people what a controller does. Clones are the same recorder.
+/// Records events of the core group. Clones are the same recorder.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     component: Arc<str>,
@@ -133,7 +133,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Tells `message` about an object, under a short `reason` in camel case.
+    /// Records an event with `message` about an object. The `reason` is a short word in CamelCase.
     pub fn event(
         &self,
         cluster: &ClusterId,
@@ -144,53 +144,53 @@ impl Recorder {
     ) {
         let (cluster, component, message) = (cluster.clone(), Arc::clone(&self.component), message.into());
         let event = CoreEvent { cluster, component, about, kind, reason, message };
-        self.sender.send(Told::Event(Box::new(event)));
+        self.sender.send(QueuedEvent::Event(Box::new(event)));
     }
 }
 
-/// Writes what recorders tell.
+/// Writes the events of all recorders.
 pub(crate) struct Events {
     sender: Sender,
-    told: mpsc::Receiver<Told>,
+    queue: mpsc::Receiver<QueuedEvent>,
 }
 
 impl Events {
     pub(crate) fn new() -> Self {
-        let (sender, told) = mpsc::channel(MAX_WAITING);
-        Self { sender: Sender { told: sender, waiting: Arc::default() }, told }
+        let (sender, queue) = mpsc::channel(MAX_WAITING);
+        Self { sender: Sender { queue: sender, waiting: Arc::default() }, queue }
     }
 
-    /// A recorder under the name of a controller.
+    /// Returns a core-group recorder for a controller.
     pub(crate) fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
         Recorder { component: component.into(), sender: self.sender.clone() }
     }
 
-    /// A recorder under the name of a component that runs on a host.
+    /// Returns an `events.k8s.io` recorder for a component that runs on a host.
     pub(crate) fn events_recorder(&self, controller: impl Into<Arc<str>>, host: &str) -> EventsRecorder {
         let reporter = events_recorder::reporter(controller.into(), host);
         EventsRecorder { reporter, sender: self.sender.clone() }
     }
 
-    /// How many have been told and not been written yet.
+    /// Number of events that are not written yet.
     pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
         self.sender.waiting.subscribe()
     }
 
-    /// Writes for ever. Safe to drop; what was not written is lost.
+    /// Writes events forever. Safe to drop; events still in the queue are lost.
     pub(crate) async fn write(mut self, client: Client, clock: Clock) {
         let mut correlator = Correlator::default();
         let events = Objects::of::<Event>(&client);
         let mut series = SeriesWriter::new(&client, clock.clone());
         loop {
             tokio::select! {
-                // Both may be dropped: they only wait.
+                // Both branches are safe to drop: they only wait.
                 biased;
-                told = self.told.recv() => {
-                    match told {
-                        // It never ends, for one sender is here.
+                event = self.queue.recv() => {
+                    match event {
+                        // Never happens, because `self` holds a sender.
                         None => return,
-                        Some(Told::Event(event)) => record(&events, &mut correlator, &event, clock.now()).await,
-                        Some(Told::Occurrence(occurrence)) => {
+                        Some(QueuedEvent::Event(event)) => record(&events, &mut correlator, &event, clock.now()).await,
+                        Some(QueuedEvent::Occurrence(occurrence)) => {
                             let (key, note) = *occurrence;
                             series.write(key, note, &mut correlator).await;
                         }
@@ -203,15 +203,15 @@ impl Events {
     }
 }
 
-async fn record(events: &Objects, correlator: &mut Correlator, told: &CoreEvent, now: Timestamp) {
-    if let Some(correlated) = correlator.correlate(told, now)
-        && let Err(error) = write(events, correlator, told, correlated).await
+async fn record(events: &Objects, correlator: &mut Correlator, event: &CoreEvent, now: Timestamp) {
+    if let Some(correlated) = correlator.correlate(event, now)
+        && let Err(error) = write(events, correlator, event, correlated).await
     {
-        tracing::debug!(component = &*told.component, reason = told.reason, %error, "cannot write an event");
+        tracing::debug!(component = &*event.component, reason = event.reason, %error, "cannot write an event");
     }
 }
 
-/// Where events about an object are.
+/// Namespace for events about an object.
 fn namespace_of(about: &Reference) -> &str {
     if about.namespace.is_empty() { DEFAULT_NAMESPACE } else { &about.namespace }
 }
@@ -219,42 +219,42 @@ fn namespace_of(about: &Reference) -> &str {
 async fn write(
     events: &Objects,
     correlator: &mut Correlator,
-    told: &CoreEvent,
+    event: &CoreEvent,
     correlated: Correlated,
 ) -> kube::Result<()> {
-    let namespace = namespace_of(&told.about);
-    if let Some(name) = &correlated.known_as {
-        let key = ObjectKey::namespaced(told.cluster.clone(), namespace, &**name);
+    let namespace = namespace_of(&event.about);
+    if let Some(name) = &correlated.existing_name {
+        let key = ObjectKey::namespaced(event.cluster.clone(), namespace, &**name);
         let patch = Patch::Strategic(json!({
             "count": correlated.count, "lastTimestamp": rfc3339(correlated.last), "message": correlated.message,
         }));
         match events.patch::<Written>(&key, &PatchParams::default(), &patch).await {
-            // It has expired, or somebody deleted it.
+            // It has expired, or has been deleted.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             answer => return answer.map(drop),
         }
     }
-    let name = correlator.name(&told.about.name, correlated.last);
-    let beside = ObjectKey::namespaced(told.cluster.clone(), namespace, &*name);
-    events.create::<Written>(&beside, &body(told, &correlated, namespace, &name)).await?;
+    let name = correlator.name(&event.about.name, correlated.last);
+    let beside = ObjectKey::namespaced(event.cluster.clone(), namespace, &*name);
+    events.create::<Written>(&beside, &body(event, &correlated, namespace, &name)).await?;
     correlator.written(correlated, name);
     Ok(())
 }
 
-fn body(told: &CoreEvent, correlated: &Correlated, namespace: &str, name: &str) -> Value {
+fn body(event: &CoreEvent, correlated: &Correlated, namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": namespace},
-        "involvedObject": told.about,
-        "reason": told.reason,
+        "involvedObject": event.about,
+        "reason": event.reason,
         "message": correlated.message,
-        "source": {"component": &*told.component},
+        "source": {"component": &*event.component},
         "firstTimestamp": rfc3339(correlated.first),
         "lastTimestamp": rfc3339(correlated.last),
         "count": correlated.count,
-        "type": told.kind.as_str(),
-        "reportingComponent": &*told.component,
+        "type": event.kind.as_str(),
+        "reportingComponent": &*event.component,
         "reportingInstance": "",
     })
 }

@@ -1,8 +1,8 @@
-//! Which events are repeated: the second time makes a series of the first event, and further times are only
-//! counted until the series ends or has been going on for long.
+//! Series of repeated events: the first repetition turns an event into a series, and further ones are only counted
+//! until the series ends or is refreshed.
 //!
-//! The numbers are client-go's (`tools/events/event_broadcaster.go`). Unlike there nothing ticks: each event has
-//! a time at which it is looked at again, and who remembers none waits for nothing.
+//! The intervals are client-go's (`tools/events/event_broadcaster.go`). Unlike there, no timer ticks: each event has
+//! a deadline, and an empty cache waits for nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use coracle_base::Timestamp;
 use super::{EventType, Reference};
 use crate::key::ClusterId;
 
-/// An event that was not repeated for so long has ended; once more of it is a new event.
+/// An event that is not repeated for this long has ended; the next one is a new event.
 const FINISH: Duration = Duration::from_secs(6 * 60);
 
-/// A series that goes on is written down anew after so long, or it would expire.
+/// An ongoing series is updated after this long, because it would expire otherwise.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
 
-/// Events that are remembered. One more, and the one that would be looked at next is taken to have ended.
-const MAX_REMEMBERED: usize = 4096;
+/// Maximum number of cached events. Beyond that, the event with the earliest deadline is ended.
+const MAX_CACHED: usize = 4096;
 
-/// Who tells, as events name it.
+/// The reporting controller and instance of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reporter {
     pub(super) controller: Arc<str>,
     pub(super) instance: Arc<str>,
 }
 
-/// What is the same of events that are one: all but what is said, and when.
+/// Key of events that form a series: everything except note and time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct EventKey {
     pub(super) cluster: ClusterId,
@@ -37,21 +37,21 @@ pub(super) struct EventKey {
     pub(super) kind: EventType,
     pub(super) reason: &'static str,
     pub(super) action: &'static str,
-    /// With its version: what happens to an object that has changed is another event.
+    /// With its resource version: an event about a modified object is a new event.
     pub(super) regarding: Reference,
     pub(super) related: Option<Reference>,
 }
 
-/// How often, and when last.
+/// Count and last time of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Series {
     pub(super) count: u32,
     pub(super) last: Timestamp,
 }
 
-/// What is to be written: a new event if there is no series, the series of a known one otherwise.
+/// A write: creates an event if `series` is `None`, otherwise updates the series of an existing one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Writing {
+pub(super) struct EventWrite {
     pub(super) key: Arc<EventKey>,
     pub(super) name: Arc<str>,
     pub(super) note: Arc<str>,
@@ -60,86 +60,85 @@ pub(super) struct Writing {
 }
 
 #[derive(Debug)]
-struct Known {
-    writing: Writing,
-    /// As of which count, and when, it was written last.
+struct CachedSeries {
+    write: EventWrite,
+    /// Count and time of the last write.
     written: (u32, Timestamp),
 }
 
-/// Events that were told not long ago.
+/// Cache of recent events.
 #[derive(Debug, Default)]
 pub(super) struct SeriesCache {
-    known: HashMap<Arc<EventKey>, Known>,
-    /// When to look at which again: each is here once.
+    cached: HashMap<Arc<EventKey>, CachedSeries>,
+    /// Deadlines; each key is here once.
     due: BTreeMap<(Timestamp, u64), Arc<EventKey>>,
     last_number: u64,
 }
 
 impl SeriesCache {
-    /// Notes that something happened. What is to be written of it, under this name if it is new, and of others
-    /// that are forgotten for it.
+    /// Counts an event. Returns the writes for it, under `name` if it is new, and for evicted events.
     pub(super) fn observe(
         &mut self,
         key: EventKey,
         note: String,
         name: impl FnOnce() -> String,
         now: Timestamp,
-    ) -> Vec<Writing> {
-        if let Some(known) = self.known.get_mut(&key) {
-            return known.repeat(now).into_iter().collect();
+    ) -> Vec<EventWrite> {
+        if let Some(cached) = self.cached.get_mut(&key) {
+            return cached.repeat(now).into_iter().collect();
         }
-        let mut writings = self.make_room();
+        let mut writes = self.make_room();
         let key = Arc::new(key);
         let (name, note) = (name().into(), note.into());
-        let writing = Writing { key: Arc::clone(&key), name, note, at: now, series: None };
-        self.known.insert(Arc::clone(&key), Known { writing: writing.clone(), written: (1, now) });
-        self.look_again(key, now + FINISH);
-        writings.push(writing);
-        writings
+        let write = EventWrite { key: Arc::clone(&key), name, note, at: now, series: None };
+        self.cached.insert(Arc::clone(&key), CachedSeries { write: write.clone(), written: (1, now) });
+        self.schedule(key, now + FINISH);
+        writes.push(write);
+        writes
     }
 
-    /// When to ask for what is [`due`](Self::due).
+    /// When to call [`due`](Self::due).
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// What is to be written of series that have ended or go on for long.
-    pub(super) fn due(&mut self, now: Timestamp) -> Vec<Writing> {
-        let mut writings = Vec::new();
+    /// Returns the writes for series that have ended or must be refreshed.
+    pub(super) fn due(&mut self, now: Timestamp) -> Vec<EventWrite> {
+        let mut writes = Vec::new();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
             let key = entry.remove();
-            let Some(known) = self.known.get_mut(&key) else { continue };
-            if known.ends() <= now {
-                writings.extend(known.unwritten());
-                self.known.remove(&key);
+            let Some(cached) = self.cached.get_mut(&key) else { continue };
+            if cached.ends() <= now {
+                writes.extend(cached.unwritten());
+                self.cached.remove(&key);
                 continue;
             }
-            if known.written.1 + REFRESH <= now {
-                writings.push(known.write(now));
+            if cached.written.1 + REFRESH <= now {
+                writes.push(cached.write(now));
             }
-            let again = known.ends().min(known.written.1 + REFRESH);
-            self.look_again(key, again);
+            let again = cached.ends().min(cached.written.1 + REFRESH);
+            self.schedule(key, again);
         }
-        writings
+        writes
     }
 
-    fn look_again(&mut self, key: Arc<EventKey>, at: Timestamp) {
+    fn schedule(&mut self, key: Arc<EventKey>, at: Timestamp) {
         self.last_number += 1;
         self.due.insert((at, self.last_number), key);
     }
 
-    fn make_room(&mut self) -> Vec<Writing> {
-        if self.known.len() < MAX_REMEMBERED {
+    fn make_room(&mut self) -> Vec<EventWrite> {
+        if self.cached.len() < MAX_CACHED {
             return Vec::new();
         }
-        let next = self.due.pop_first().and_then(|(_, key)| self.known.remove(&key));
-        next.and_then(|known| known.unwritten()).into_iter().collect()
+        let next = self.due.pop_first().and_then(|(_, key)| self.cached.remove(&key));
+        next.and_then(|cached| cached.unwritten()).into_iter().collect()
     }
 }
 
-impl Known {
-    fn repeat(&mut self, now: Timestamp) -> Option<Writing> {
-        match &mut self.writing.series {
+impl CachedSeries {
+    fn repeat(&mut self, now: Timestamp) -> Option<EventWrite> {
+        match &mut self.write.series {
             Some(series) => {
                 series.count = series.count.saturating_add(1);
                 series.last = now;
@@ -152,19 +151,19 @@ impl Known {
         }
     }
 
-    fn write(&mut self, now: Timestamp) -> Writing {
-        self.written = (self.writing.series.map_or(1, |series| series.count), now);
-        self.writing.clone()
+    fn write(&mut self, now: Timestamp) -> EventWrite {
+        self.written = (self.write.series.map_or(1, |series| series.count), now);
+        self.write.clone()
     }
 
     fn ends(&self) -> Timestamp {
-        self.writing.series.map_or(self.writing.at, |series| series.last) + FINISH
+        self.write.series.map_or(self.write.at, |series| series.last) + FINISH
     }
 
-    /// What it has come to, if that was not written.
-    fn unwritten(&self) -> Option<Writing> {
-        let counted = self.writing.series.is_some_and(|series| series.count != self.written.0);
-        counted.then(|| self.writing.clone())
+    /// The final write of the series, if its count has changed since the last one.
+    fn unwritten(&self) -> Option<EventWrite> {
+        let counted = self.write.series.is_some_and(|series| series.count != self.written.0);
+        counted.then(|| self.write.clone())
     }
 }
 
@@ -196,37 +195,41 @@ mod tests {
         Timestamp::from_millis(seconds * 1000)
     }
 
-    fn told(cache: &mut SeriesCache, key: EventKey, seconds: u64) -> Vec<(String, Option<u32>)> {
+    fn observe(cache: &mut SeriesCache, key: EventKey, seconds: u64) -> Vec<(String, Option<u32>)> {
         let name = || format!("e{seconds}");
         summary(cache.observe(key, format!("note {seconds}"), name, at(seconds)))
     }
 
-    fn summary(writings: Vec<Writing>) -> Vec<(String, Option<u32>)> {
-        let summary = |one: Writing| (one.name.to_string(), one.series.map(|series| series.count));
-        writings.into_iter().map(summary).collect()
+    fn summary(writes: Vec<EventWrite>) -> Vec<(String, Option<u32>)> {
+        let summary = |one: EventWrite| (one.name.to_string(), one.series.map(|series| series.count));
+        writes.into_iter().map(summary).collect()
     }
 
     #[test]
-    fn the_second_time_begins_a_series_and_others_are_counted() {
+    fn second_event_begins_a_series_and_later_ones_are_counted() {
         let mut cache = SeriesCache::default();
-        assert_eq!(told(&mut cache, key("p", "1"), 1), [("e1".to_owned(), None)]);
-        assert_eq!(told(&mut cache, key("p", "1"), 2), [("e1".to_owned(), Some(2))]);
-        assert_eq!(told(&mut cache, key("p", "1"), 3), []);
-        assert_eq!(told(&mut cache, key("p", "2"), 3), [("e3".to_owned(), None)], "it has changed meanwhile");
+        assert_eq!(observe(&mut cache, key("p", "1"), 1), [("e1".to_owned(), None)]);
+        assert_eq!(observe(&mut cache, key("p", "1"), 2), [("e1".to_owned(), Some(2))]);
+        assert_eq!(observe(&mut cache, key("p", "1"), 3), []);
+        assert_eq!(
+            observe(&mut cache, key("p", "2"), 3),
+            [("e3".to_owned(), None)],
+            "the object has changed"
+        );
         assert_eq!(cache.deadline(), Some(at(361)));
         assert_eq!(summary(cache.due(at(361))), []);
         assert_eq!(cache.deadline(), Some(at(363)));
-        assert_eq!(summary(cache.due(at(363))), [("e1".to_owned(), Some(3))], "it has ended");
+        assert_eq!(summary(cache.due(at(363))), [("e1".to_owned(), Some(3))], "the series has ended");
         assert_eq!(cache.deadline(), None);
-        assert_eq!(told(&mut cache, key("p", "1"), 364), [("e364".to_owned(), None)], "another one");
+        assert_eq!(observe(&mut cache, key("p", "1"), 364), [("e364".to_owned(), None)], "a new event");
     }
 
     #[test]
-    fn a_series_that_goes_on_is_written_now_and_then() {
+    fn ongoing_series_is_refreshed() {
         let mut cache = SeriesCache::default();
         let mut written = Vec::new();
         for minute in 0..=65 {
-            written.extend(told(&mut cache, key("p", "1"), minute * 60));
+            written.extend(observe(&mut cache, key("p", "1"), minute * 60));
             written.extend(summary(cache.due(at(minute * 60 + 1))));
         }
         let counts: Vec<_> = written.into_iter().map(|(_, count)| count).collect();
@@ -234,25 +237,25 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_as_it_is_is_not_written_again() {
+    fn ended_series_without_new_events_is_not_written_again() {
         let mut cache = SeriesCache::default();
-        told(&mut cache, key("p", "1"), 1);
-        told(&mut cache, key("p", "1"), 2);
+        observe(&mut cache, key("p", "1"), 1);
+        observe(&mut cache, key("p", "1"), 2);
         assert_eq!(summary(cache.due(at(1000))), []);
-        assert!(cache.known.is_empty());
+        assert!(cache.cached.is_empty());
     }
 
     #[test]
-    fn only_so_much_is_remembered() {
+    fn cache_is_bounded() {
         let mut cache = SeriesCache::default();
         for _ in 0..3 {
-            told(&mut cache, key("first", "1"), 0);
+            observe(&mut cache, key("first", "1"), 0);
         }
         let mut written = Vec::new();
-        for index in 0..MAX_REMEMBERED {
-            written.extend(told(&mut cache, key(&format!("p{index}"), "1"), 1));
+        for index in 0..MAX_CACHED {
+            written.extend(observe(&mut cache, key(&format!("p{index}"), "1"), 1));
         }
-        assert!(written.contains(&("e0".to_owned(), Some(3))), "what was counted is not lost");
-        assert_eq!((cache.known.len(), cache.due.len()), (MAX_REMEMBERED, MAX_REMEMBERED));
+        assert!(written.contains(&("e0".to_owned(), Some(3))), "the count of an evicted series is written");
+        assert_eq!((cache.cached.len(), cache.due.len()), (MAX_CACHED, MAX_CACHED));
     }
 }

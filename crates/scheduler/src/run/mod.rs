@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use coracle_base::{Clock, Rng, Task, TaskError};
-use coracle_runtime::{Activity, ClusterId, Program, informer};
+use coracle_runtime::{ClusterId, Quiescence, Runnable, informer};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
@@ -80,12 +80,12 @@ struct Scheduler {
     counts: Arc<Counts>,
 }
 
-impl Program for Scheduler {
+impl Runnable for Scheduler {
     fn name(&self) -> &'static str {
         "scheduler"
     }
 
-    fn activity(&self) -> Box<dyn Activity> {
+    fn quiescence(&self) -> Box<dyn Quiescence> {
         Box::new(Watched { told: self.told.clone(), counts: Arc::clone(&self.counts) })
     }
 
@@ -100,7 +100,7 @@ struct Watched {
     counts: Arc<Counts>,
 }
 
-impl Activity for Watched {
+impl Quiescence for Watched {
     fn begun(&self) -> u64 {
         self.counts.begun.load(Ordering::Relaxed)
     }

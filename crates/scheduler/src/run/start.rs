@@ -67,7 +67,7 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result
         gated: AtomicU64::new(0),
     });
     let (rng, sampling) = (manager.rng(), manager.rng());
-    manager.add_program(Scheduler {
+    manager.add_runnable(Scheduler {
         clusters: Clusters::new(Arc::clone(&rules), rng),
         rules,
         effects: Effects { pods, recorders, clock: clock.clone() },

@@ -1,9 +1,9 @@
-//! Services and the IPAddress objects that say which addresses they have are written together, so they
-//! differ only if somebody changes the objects. What is missing or wrong then is put right: an address that
-//! a service has is made again, and one that no service has goes.
+//! Repairs inconsistencies between services and IPAddress objects. Both are written together, so they differ only if
+//! someone changes the objects. The address of a service is created again if it is missing, and deleted if no service
+//! has it.
 //!
-//! In upstream this is part of kube-apiserver (`ipallocator-repair-controller`), and so is the same for node
-//! ports. Those are claims here that nobody sees and nobody can change, so there is nothing to repair.
+//! In Kubernetes this is part of kube-apiserver (`ipallocator-repair-controller`), as is the repair of node ports.
+//! Here node ports are internal allocations that clients cannot change, so they need no repair.
 
 mod plan;
 
@@ -19,8 +19,8 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 
 use super::objects::{IpAddress, ServiceCidr, ip_addresses, service_cidrs};
 use crate::view::{Service, services};
-use crate::{Registration, Settings, refusal};
-use plan::{AddressPlan, ServicePlan, cluster_ips, has, ip_address, plan_address, plan_service, told};
+use crate::{Registration, Settings, api_error};
+use plan::{AddressPlan, ServicePlan, cluster_ips, event, has, ip_address, plan_address, plan_service};
 
 pub(crate) const REGISTRATION: Registration =
     Registration { name: "ipallocator-repair-controller", register };
@@ -41,7 +41,7 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .watches(&services, of_service)
         .watches(&addresses, of_address)
-        // It has to be known before anything is judged by it; what is out of all ranges stays as it is.
+        // Only cached, to plan with; addresses outside all ranges are left alone.
         .watches(&ranges, |_| None::<ObjectKey>);
     manager.add(controller);
 }
@@ -53,7 +53,7 @@ fn of_service(change: &Change<Service>) -> Vec<ObjectKey> {
     addresses.map(address).chain([change.key.clone()]).collect()
 }
 
-/// An address, and the service that it says has it.
+/// An address, and the service of its parent reference.
 fn of_address(change: &Change<IpAddress>) -> Vec<ObjectKey> {
     let service = |address: &Arc<IpAddress>| {
         let parent = &address.spec.parent_ref;
@@ -93,7 +93,7 @@ impl Reconcile for Repair {
 }
 
 impl Repair {
-    /// Whether something is wrong with the address of a service for all that the informers know.
+    /// True if the address of a service looks wrong in the informers' caches.
     fn looks_wrong(&self, key: &ObjectKey, service: &Service, ip: IpAddr) -> bool {
         let address = self.addresses.store().get(&address_key(key, ip));
         let holder =
@@ -104,9 +104,9 @@ impl Repair {
         planned != ServicePlan::Nothing
     }
 
-    /// Repairs what is wrong with the address of a service, by what the server itself returns. Each kind is watched
-    /// by itself, so the informers do not see together what was written together: of a service that was deleted with
-    /// its address, the service may still be known.
+    /// Repairs the address of a service, based on the server's current objects. Each kind is watched separately, so
+    /// the informers do not see objects together that were written together: after a service was deleted with its
+    /// address, the service may still be cached.
     async fn repair_service(&self, key: &ObjectKey, uid: &str, ip: IpAddr) -> Result<(), kube::Error> {
         let at = address_key(key, ip);
         let address: Option<IpAddress> = self.objects.get(&at).await?;
@@ -116,10 +116,10 @@ impl Repair {
         };
         let ranges: Vec<ServiceCidr> = self.range_objects.list(&at, &ListParams::default()).await?;
         let in_range = ranges.iter().any(|range| range.offers(ip));
-        // Last of all: whatever was read before it belongs to a service that was still there.
-        let Some(service) = self.holding(key, uid, ip).await? else { return Ok(()) };
+        // Read last: all objects read before belong to a service that still existed.
+        let Some(service) = self.service_if_holding(key, uid, ip).await? else { return Ok(()) };
         let planned = plan_service(&service, ip, in_range, address.as_ref(), holder.as_ref());
-        if let Some((reason, message)) = told(&planned, &service, ip) {
+        if let Some((reason, message)) = event(&planned, &service, ip) {
             let about = Reference::to("v1", "Service", &service.metadata);
             self.recorder.event(key.cluster(), warning(about, reason, "ClusterIPAllocation", message));
         }
@@ -133,7 +133,7 @@ impl Repair {
         }
     }
 
-    /// The service that an address names, if it names one that exists.
+    /// The service of an address's parent reference, if it exists.
     async fn holder(&self, beside: &ObjectKey, address: &IpAddress) -> Result<Option<Service>, kube::Error> {
         let parent = &address.spec.parent_ref;
         if !address.is_of_service() || parent.namespace.is_empty() || parent.name.is_empty() {
@@ -142,18 +142,23 @@ impl Repair {
         self.service_objects.get(&holder_key(beside, address)).await
     }
 
-    /// The service, if it is still this one and has the address.
-    async fn holding(&self, key: &ObjectKey, uid: &str, ip: IpAddr) -> Result<Option<Service>, kube::Error> {
+    /// The service, if it still exists and has the address.
+    async fn service_if_holding(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        ip: IpAddr,
+    ) -> Result<Option<Service>, kube::Error> {
         let service: Option<Service> = self.service_objects.get(key).await?;
         Ok(service.filter(|service| service.metadata.uid() == uid && has(service, ip)))
     }
 
-    /// Creates the address of a service. The server refuses it if the service is gone by now.
+    /// Creates the address of a service. The server rejects it if the service is gone.
     async fn create(&self, key: &ObjectKey, service: &Service, ip: IpAddr) -> Result<(), kube::Error> {
         let at = address_key(key, ip);
         match self.objects.create::<Written>(&at, &ip_address(service, ip)).await {
-            // The service released the address, which somebody else may have by now; that change brings the key back.
-            Err(error) if refusal::exists_already(&error) || refusal::is_conflict(&error) => Ok(()),
+            // The service has released the address, and another one may have it; that change enqueues the key again.
+            Err(error) if api_error::already_exists(&error) || api_error::is_conflict(&error) => Ok(()),
             created => created.map(drop),
         }
     }
@@ -166,8 +171,8 @@ impl Repair {
             AddressPlan::Wait(time) => return Ok(Action::RequeueAfter(time)),
             AddressPlan::Delete(..) => {}
         }
-        // The informers may be behind, so the server decides. The address first: a service that is there afterwards
-        // has it, for nobody else can allocate it meanwhile.
+        // The informers may be stale, so the server decides. The address is read first: a service that exists
+        // afterwards has it, because no other can allocate it meanwhile.
         let Some(address) = self.objects.get::<IpAddress>(key).await? else { return Ok(Action::AwaitChange) };
         let service = self.holder(key, &address).await?;
         match plan_address(&address, service.as_ref(), self.clock.now()) {
@@ -182,7 +187,7 @@ impl Repair {
         Ok(Action::AwaitChange)
     }
 
-    /// Deletes an address in the state that was read. A conflict is an error: the key is looked at again.
+    /// Deletes an address in the version that was read. A conflict is an error, so that the key is retried.
     async fn delete(&self, at: &ObjectKey, address: &IpAddress) -> Result<(), kube::Error> {
         let read = preconditions(address.metadata.uid(), Some(address.metadata.resource_version()));
         self.objects.delete(at, &DeleteParams::default().preconditions(read)).await
@@ -193,7 +198,7 @@ fn address_key(beside: &ObjectKey, ip: IpAddr) -> ObjectKey {
     ObjectKey::cluster_wide(beside.cluster().clone(), ip.to_string())
 }
 
-/// The service that an address names.
+/// Key of the service of an address's parent reference.
 fn holder_key(beside: &ObjectKey, address: &IpAddress) -> ObjectKey {
     let parent = &address.spec.parent_ref;
     ObjectKey::namespaced(beside.cluster().clone(), &*parent.namespace, &*parent.name)

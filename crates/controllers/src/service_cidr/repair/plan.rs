@@ -1,4 +1,4 @@
-//! Plans the repair of service addresses.
+//! Plans the repair of service addresses. Pure.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::super::objects::{ALLOCATOR, FAMILY, IpAddress, MANAGED_BY, family};
 use crate::view::Service;
 
-/// How long an address may be there before its service, which others make in two steps: as long as a request
-/// may take upstream.
+/// How long an address may exist before its service, for clients that create both in two steps: the timeout of a
+/// request in Kubernetes.
 const SERVICE_GRACE: Duration = Duration::from_secs(60);
 
 /// The repair of one address of a service.
@@ -19,17 +19,18 @@ pub(super) enum ServicePlan {
     Nothing,
     /// The address cannot be allocated; an event says why.
     OutOfRange,
-    /// Another service has it, too; people are told.
-    Twice,
-    /// It is not noted as given out.
+    /// Another service has it, too; an event is recorded.
+    Duplicate,
+    /// Its IPAddress does not exist.
     Create,
-    /// It is noted for somebody else who does not have it, or not as it should be; whether people are told.
+    /// Its IPAddress references an object that does not have the address, or has wrong labels; `event` if an event is
+    /// recorded.
     Replace {
-        told: bool,
+        event: bool,
     },
 }
 
-/// Plans for one address of a service. `holder` is the service that the address names, if it exists.
+/// Plans for one address of a service. `holder` is the service of the address's parent reference, if it exists.
 pub(super) fn plan_service(
     service: &Service,
     ip: IpAddr,
@@ -43,30 +44,30 @@ pub(super) fn plan_service(
     let Some(address) = address else { return ServicePlan::Create };
     let parent = &address.spec.parent_ref;
     if !address.is_of_service() {
-        return ServicePlan::Replace { told: true };
+        return ServicePlan::Replace { event: true };
     }
     let own = (service.metadata.namespace(), service.metadata.name());
     if (&*parent.namespace, &*parent.name) != own {
         return match holder {
-            Some(other) if has(other, ip) => ServicePlan::Twice,
-            _ => ServicePlan::Replace { told: true },
+            Some(other) if has(other, ip) => ServicePlan::Duplicate,
+            _ => ServicePlan::Replace { event: true },
         };
     }
     let labelled = address.is_allocated() && address.metadata.labels.get(FAMILY) == Some(family(ip));
-    if labelled { ServicePlan::Nothing } else { ServicePlan::Replace { told: false } }
+    if labelled { ServicePlan::Nothing } else { ServicePlan::Replace { event: false } }
 }
 
 /// The repair of an IPAddress object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AddressPlan {
     Nothing,
-    /// Its service may still come.
+    /// Wait: its service may be created.
     Wait(Duration),
-    /// It goes; a reason and what people are told.
+    /// Delete it; reason and message of the event.
     Delete(&'static str, String),
 }
 
-/// Plans for an address, given the service it says has it.
+/// Plans for an address, given the service of its parent reference.
 pub(super) fn plan_address(address: &IpAddress, service: Option<&Service>, now: Timestamp) -> AddressPlan {
     if !address.is_allocated() || address.metadata.is_terminating() {
         return AddressPlan::Nothing;
@@ -100,25 +101,25 @@ pub(super) fn plan_address(address: &IpAddress, service: Option<&Service>, now: 
     }
 }
 
-/// An event about a repair.
-pub(super) fn told(plan: &ServicePlan, service: &Service, ip: IpAddr) -> Option<(&'static str, String)> {
+/// The event about a repair.
+pub(super) fn event(plan: &ServicePlan, service: &Service, ip: IpAddr) -> Option<(&'static str, String)> {
     let (namespace, name, family) = (service.metadata.namespace(), service.metadata.name(), family(ip));
     Some(match plan {
-        ServicePlan::Nothing | ServicePlan::Replace { told: false } => return None,
+        ServicePlan::Nothing | ServicePlan::Replace { event: false } => return None,
         ServicePlan::OutOfRange => (
             "ClusterIPOutOfRange",
             format!(
                 "Cluster IP [{family}]: {ip} is not within any configured Service CIDR; please recreate service"
             ),
         ),
-        ServicePlan::Twice => (
+        ServicePlan::Duplicate => (
             "ClusterIPAlreadyAllocated",
             format!("Cluster IP [{family}]:{ip} was assigned to multiple services; please recreate service"),
         ),
         ServicePlan::Create => {
             ("ClusterIPNotAllocated", format!("Cluster IP [{family}]: {ip} is not allocated; repairing"))
         }
-        ServicePlan::Replace { told: true } => (
+        ServicePlan::Replace { event: true } => (
             "ClusterIPNotAllocated",
             format!(
                 "the ClusterIP [{family}]: {ip} for Service {namespace}/{name} has a wrong reference; repairing"
@@ -127,18 +128,18 @@ pub(super) fn told(plan: &ServicePlan, service: &Service, ip: IpAddr) -> Option<
     })
 }
 
-/// The addresses of a service.
+/// Cluster IPs of a service.
 pub(super) fn cluster_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
     let set = service.has_cluster_ip();
     service.spec.cluster_ips.iter().filter(move |_| set).filter_map(|ip| ip.parse().ok())
 }
 
-/// Whether a service has an address.
+/// True if the service has this cluster IP.
 pub(super) fn has(service: &Service, ip: IpAddr) -> bool {
     cluster_ips(service).any(|held| held == ip)
 }
 
-/// The object that says that a service has an address.
+/// The IPAddress object for a service's cluster IP.
 pub(super) fn ip_address(service: &Service, ip: IpAddr) -> Value {
     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
     json!({
@@ -171,20 +172,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_service_has_is_noted_as_given_out() {
+    fn service_addresses_have_ip_address_objects() {
         let planned = |address: Option<&IpAddress>, in_range: bool, holds: &str| {
             let holder = (!holds.is_empty()).then(|| service("t", holds));
             let (own, ip) = (service("s", "10.0.0.1"), "10.0.0.1".parse().unwrap());
             plan_service(&own, ip, in_range, address, holder.as_ref())
         };
         let (right, other) = (address(&[]), address(&[("/spec/parentRef/name", json!("t"))]));
-        let replaced = |told| ServicePlan::Replace { told };
+        let replaced = |event| ServicePlan::Replace { event };
         assert_eq!(planned(Some(&right), true, ""), ServicePlan::Nothing);
         assert_eq!(planned(Some(&right), false, ""), ServicePlan::OutOfRange);
         assert_eq!(planned(None, true, ""), ServicePlan::Create);
-        assert_eq!(planned(Some(&other), true, ""), replaced(true), "nobody has it");
+        assert_eq!(planned(Some(&other), true, ""), replaced(true), "the other service does not exist");
         assert_eq!(planned(Some(&other), true, "10.0.0.2"), replaced(true), "the other does not have it");
-        assert_eq!(planned(Some(&other), true, "10.0.0.1"), ServicePlan::Twice);
+        assert_eq!(planned(Some(&other), true, "10.0.0.1"), ServicePlan::Duplicate);
         let gateway = address(&[("/spec/parentRef/resource", json!("gateways"))]);
         assert_eq!(planned(Some(&gateway), true, ""), replaced(true));
         let unlabelled = address(&[("/metadata/labels", json!({MANAGED_BY: ALLOCATOR}))]);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_no_service_has_goes() {
+    fn ip_address_without_service_is_deleted() {
         let planned = |address: &IpAddress, service: Option<&Service>, now_s: u64| {
             plan_address(address, service, Timestamp::from_millis(now_s * 1000))
         };
@@ -205,7 +206,7 @@ mod tests {
         let other = service("s", "10.0.0.2");
         assert_eq!(planned(&right, Some(&other), 160), AddressPlan::Delete("IPAddressWrongReference", wrong));
         let foreign = address(&[("/metadata/labels", json!({}))]);
-        assert_eq!(planned(&foreign, None, 1000), AddressPlan::Nothing, "somebody else's");
+        assert_eq!(planned(&foreign, None, 1000), AddressPlan::Nothing, "managed by another controller");
         let gateway = address(&[("/spec/parentRef/resource", json!("gateways"))]);
         assert!(matches!(planned(&gateway, None, 110), AddressPlan::Delete("IPAddressNotAllocated", _)));
     }

@@ -1,13 +1,12 @@
-//! What the graph has to know of an object to find out whose it is.
+//! View of any object: the metadata that the graph needs.
 
 use coracle_runtime::informer::{Metadata, OwnerReference, View};
 use serde::Deserialize;
 
-/// The finalizers that stand for what is to become of dependents.
+/// Finalizers that determine the deletion of dependents.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// As much of any object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Wire")]
 pub(crate) struct Object {
@@ -21,8 +20,8 @@ impl Object {
         self.finalizers.iter().any(|name| **name == *finalizer)
     }
 
-    /// Whether its deletion has begun.
-    pub(crate) fn is_going(&self) -> bool {
+    /// True if the object is terminating.
+    pub(crate) fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 }
@@ -39,7 +38,7 @@ struct Wire {
     metadata: WireMetadata,
 }
 
-/// Field by field: flattened, all that is not needed would be read into memory first.
+/// Field by field: with `serde(flatten)` all unneeded fields would be buffered in memory first.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireMetadata {

@@ -1,10 +1,10 @@
-//! Who owns whom in one cluster.
+//! The graph of owner references in one cluster.
 //!
-//! Every object that is followed has a node, and so has every owner that somebody names and nobody has
-//! seen yet: such a one is unseen until it is seen, or until somebody has asked the server. An owner that is
-//! gone stays as long as others name it, so that nobody asks for it again.
+//! Every watched object has a node, and so has every owner that is referenced but was not observed. The latter is
+//! unseen until it is observed, or looked up on the server. The node of a deleted owner stays as long as there are
+//! references to it, so that it is not looked up again.
 //!
-//! What has to be looked at after a change is noted in `dirty`, once each.
+//! Objects to be checked after a change are queued in `dirty`, once each.
 
 mod change;
 #[cfg(test)]
@@ -16,63 +16,63 @@ use std::sync::Arc;
 use super::identity::{Identity, Interner, Type, Uid};
 use super::object::{FOREGROUND, ORPHAN, Object};
 
-/// Where a node is in the graph.
+/// Index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct NodeId(u32);
 
-/// Which kind an object was seen as, whatever its version: a number for the group and the plural.
+/// Number of a kind, by group and plural without version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Source(pub(crate) u32);
 
-/// Nothing was seen of what has this one.
+/// Source of nodes that were not observed.
 const NO_SOURCE: Source = Source(u32::MAX);
 
-/// What is known of the existence of an object.
+/// Existence of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Existence {
     Observed,
-    /// Only named by others. Under these names, and in these namespaces, there is none.
+    /// Only referenced by others. It does not exist under these identities.
     Unseen(Vec<Arc<Identity>>),
     Gone,
 }
 
-/// A reference to an owner.
+/// An owner reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// As it is named. Shared with the owner itself if that is its name.
+    /// Identity as referenced; shared with the owner if it is equal.
     pub(crate) identity: Arc<Identity>,
-    /// Whether the owner waits for who has this reference.
+    /// `blockOwnerDeletion` of the reference.
     pub(crate) blocks: bool,
 }
 
-/// What is to become of an object and its dependents.
+/// Deletion state of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fate {
-    /// Its deletion has begun.
-    pub(crate) going: bool,
-    /// Its dependents are to go first.
+pub(crate) struct DeletionState {
+    /// The object is terminating.
+    pub(crate) terminating: bool,
+    /// It has the finalizer for foreground deletion.
     pub(crate) foreground: bool,
-    /// Its dependents are to stay.
+    /// It has the finalizer for orphaning.
     pub(crate) orphan: bool,
 }
 
-impl Fate {
+impl DeletionState {
     fn of(object: &Object) -> Self {
         Self {
-            going: object.is_going(),
+            terminating: object.is_terminating(),
             foreground: object.has_finalizer(FOREGROUND),
             orphan: object.has_finalizer(ORPHAN),
         }
     }
 
-    /// It waits until its dependents are gone.
+    /// True if it waits until its dependents are gone.
     pub(crate) fn deletes_dependents(self) -> bool {
-        self.going && self.foreground
+        self.terminating && self.foreground
     }
 
-    /// It waits until its dependents have forgotten it.
+    /// True if it waits until its dependents are orphaned.
     pub(crate) fn orphans_dependents(self) -> bool {
-        self.going && self.orphan
+        self.terminating && self.orphan
     }
 }
 
@@ -81,45 +81,45 @@ struct Node {
     owners: Box<[Owner]>,
     dependents: BTreeSet<NodeId>,
     existence: Existence,
-    fate: Fate,
+    deletion: DeletionState,
     source: Source,
-    /// The list of its kind in which it was last seen, or since which.
+    /// List in which the object was last seen, or after which it was added.
     epoch: u32,
-    /// Whether it is in `dirty`.
+    /// True if it is in `dirty`.
     dirty: bool,
 }
 
-/// What becomes of a reference.
+/// State of the owner that a reference points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// The owner is there.
+    /// The owner exists.
     Solid,
-    /// There is no such owner.
+    /// The owner does not exist.
     Dangling,
-    /// The owner waits for its dependents to go.
+    /// The owner waits for its dependents to be deleted.
     Waiting,
-    /// The server has to be asked.
+    /// The server must be queried.
     Unknown,
-    /// As `Unknown`, and there is one of that identity in a namespace where it cannot be meant.
-    Elsewhere,
+    /// Like `Unknown`; an object with this uid exists in another namespace, where it cannot be the owner.
+    OtherNamespace,
 }
 
-/// What has happened to the objects of a kind in a namespace. The same again is said once.
+/// A change of the objects of a kind in a namespace. Consecutive equal changes are merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Changed {
     pub(crate) source: Source,
     pub(crate) namespace: Arc<str>,
-    /// How many are left, if some have gone; none if some have come or changed.
+    /// Number of remaining objects after deletions; `None` for additions and modifications.
     pub(crate) left: Option<u32>,
 }
 
-/// A node as others see it.
+/// A copy of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) identity: Arc<Identity>,
     pub(crate) existence: Existence,
     pub(crate) owners: Box<[Owner]>,
-    pub(crate) fate: Fate,
+    pub(crate) deletion: DeletionState,
     pub(crate) has_dependents: bool,
 }
 
@@ -131,38 +131,38 @@ pub(crate) struct Graph {
     by_uid: HashMap<Uid, NodeId>,
     types: Interner<Type>,
     namespaces: Interner<str>,
-    /// How many of a kind there are in a namespace.
+    /// Number of objects by kind and namespace.
     counts: HashMap<(Source, Arc<str>), u32>,
     dirty: VecDeque<NodeId>,
-    /// What has changed since somebody asked.
+    /// Changes since the last [`take_changes`](Self::take_changes).
     changes: Vec<Changed>,
 }
 
 impl Graph {
-    /// One object; none if nobody has seen or named it.
+    /// An object; `None` if it was neither observed nor referenced.
     pub(crate) fn item(&self, uid: &Uid) -> Option<Item> {
         let node = self.node(uid)?;
         Some(Item {
             identity: Arc::clone(&node.identity),
             existence: node.existence.clone(),
             owners: node.owners.clone(),
-            fate: node.fate,
+            deletion: node.deletion,
             has_dependents: !node.dependents.is_empty(),
         })
     }
 
-    /// Who names an object as an owner.
+    /// Objects that reference this one as their owner.
     pub(crate) fn dependents(&self, uid: &Uid) -> Vec<Arc<Identity>> {
         self.dependents_of(uid).map(|node| Arc::clone(&node.identity)).collect()
     }
 
-    /// Whether one of the dependents of an object waits for dependents of its own.
+    /// True if a dependent of the object waits for dependents of its own.
     pub(crate) fn has_waiting_dependent(&self, uid: &Uid) -> bool {
-        self.dependents_of(uid).any(|node| node.fate.deletes_dependents())
+        self.dependents_of(uid).any(|node| node.deletion.deletes_dependents())
     }
 
-    /// Everything an object that nobody has seen is called by those who name it, where they are, as far as
-    /// it is not known that there is none.
+    /// All identities under which an unseen owner is referenced, in the namespaces of the dependents, except those
+    /// known to be absent.
     pub(crate) fn names_of_unseen(&self, uid: &Uid) -> Vec<Arc<Identity>> {
         let mut names: Vec<Arc<Identity>> = Vec::new();
         let Some(Existence::Unseen(absent)) = self.node(uid).map(|node| &node.existence) else {
@@ -183,7 +183,7 @@ impl Graph {
         names
     }
 
-    /// What becomes of a reference that names an owner so, by an object in `namespace`.
+    /// Classifies a reference of an object in `namespace` to this owner.
     pub(crate) fn classify(&self, namespace: &str, named: &Identity) -> Class {
         let Some(node) = self.node(&named.uid) else { return Class::Unknown };
         match &node.existence {
@@ -193,19 +193,19 @@ impl Graph {
                     |absent: &Arc<Identity>| absent.is_alike(named) && absent.is_reachable_from(namespace);
                 if absent.iter().any(is_it) { Class::Dangling } else { Class::Unknown }
             }
-            Existence::Observed if !node.identity.is_reachable_from(namespace) => Class::Elsewhere,
+            Existence::Observed if !node.identity.is_reachable_from(namespace) => Class::OtherNamespace,
             Existence::Observed if !node.identity.is_meant(named, namespace) => Class::Unknown,
-            Existence::Observed if node.fate.deletes_dependents() => Class::Waiting,
+            Existence::Observed if node.deletion.deletes_dependents() => Class::Waiting,
             Existence::Observed => Class::Solid,
         }
     }
 
-    /// How many objects of a kind there are in a namespace.
+    /// Number of objects of a kind in a namespace.
     pub(crate) fn count(&self, source: Source, namespace: &str) -> u32 {
         self.counts.get(&(source, Arc::from(namespace))).copied().unwrap_or_default()
     }
 
-    /// Whether there is an object that a reference names so, whatever its identity.
+    /// True if an object matches the reference, whatever its uid.
     pub(crate) fn has_named(&self, named: &Identity) -> bool {
         let is_it = |node: &Node| {
             node.existence == Existence::Observed && node.identity.is_meant(named, &named.namespace)
@@ -213,7 +213,7 @@ impl Graph {
         self.nodes.iter().flatten().any(is_it)
     }
 
-    /// Whether nothing is there, and nothing is left to say.
+    /// True if there are no nodes and no changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_uid.is_empty() && self.changes.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What objects are known by in the graph, in little memory: what many have in common is held once.
+//! Identities of objects in the graph, in little memory: common values are shared.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use coracle_runtime::informer::OwnerReference;
 
-/// How many different values are held before those are forgotten that nobody has any more.
+/// Number of interned values that triggers the first removal of unused ones.
 const FIRST_PRUNE: usize = 1024;
 
-/// The identity of an object. Servers make them as UUIDs, but whoever writes a reference may write anything.
+/// Uid of an object. Servers use UUIDs, but references may contain any text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Uid {
     Uuid([u8; 16]),
@@ -24,7 +24,7 @@ impl Uid {
     }
 }
 
-/// Only what is written back in the same way is one.
+/// Parses a UUID that would be formatted in the same way.
 fn uuid(text: &str) -> Option<[u8; 16]> {
     let groups = [8, 13, 18, 23];
     let bytes = text.as_bytes();
@@ -67,7 +67,7 @@ impl fmt::Debug for Uid {
     }
 }
 
-/// A version of a kind.
+/// API version and kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Type {
     pub(crate) api_version: Box<str>,
@@ -84,18 +84,18 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Which object, or which one somebody thinks there is.
+/// Identity of an object, or of an assumed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) uid: Uid,
     pub(crate) r#type: Arc<Type>,
-    /// Empty for what is in no namespace.
+    /// Empty for cluster-scoped objects.
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Box<str>,
 }
 
 impl Identity {
-    /// What a reference names that an object in `namespace` has.
+    /// The identity that a reference in an object in `namespace` points to.
     pub(crate) fn named(namespace: &str, reference: &OwnerReference) -> Self {
         Self {
             uid: Uid::new(&reference.uid),
@@ -105,15 +105,15 @@ impl Identity {
         }
     }
 
-    /// Whether a reference names it by the same version, kind and name.
+    /// True if a reference has the same API version, kind and name.
     pub(crate) fn is_named_by(&self, reference: &OwnerReference) -> bool {
         *self.r#type.api_version == *reference.api_version
             && *self.r#type.kind == *reference.kind
             && self.name == reference.name
     }
 
-    /// Whether it is what another one, written in a reference by an object in `namespace`, means. The
-    /// version does not matter: it is the same object in each.
+    /// True if it is the object that `named`, a reference of an object in `namespace`, points to. The version does
+    /// not matter, because it is the same object in each.
     pub(crate) fn is_meant(&self, named: &Self, namespace: &str) -> bool {
         self.r#type.kind == named.r#type.kind
             && group(&self.r#type.api_version) == group(&named.r#type.api_version)
@@ -121,19 +121,19 @@ impl Identity {
             && self.is_reachable_from(namespace)
     }
 
-    /// Whether an object in a namespace may have it as an owner.
+    /// True if an object in this namespace may have it as its owner.
     pub(crate) fn is_reachable_from(&self, namespace: &str) -> bool {
         self.namespace.is_empty() || *self.namespace == *namespace
     }
 
-    /// Whether two are the same but for the namespace.
+    /// True if both have the same type and name.
     pub(crate) fn is_alike(&self, other: &Self) -> bool {
         self.r#type == other.r#type && self.name == other.name
     }
 }
 
 impl fmt::Display for Identity {
-    /// As upstream writes it in events.
+    /// As Kubernetes formats it in events.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { uid, r#type, namespace, name } = self;
         let Type { api_version, kind } = &**r#type;
@@ -141,34 +141,38 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Holds each value once, as long as somebody has it.
+/// Stores each value once, as long as it is used.
 #[derive(Debug)]
 pub(super) struct Interner<T: ?Sized> {
-    known: HashSet<Arc<T>>,
+    values: HashSet<Arc<T>>,
     prune_at: usize,
 }
 
 impl<T: ?Sized + Eq + Hash> Default for Interner<T> {
     fn default() -> Self {
-        Self { known: HashSet::new(), prune_at: FIRST_PRUNE }
+        Self { values: HashSet::new(), prune_at: FIRST_PRUNE }
     }
 }
 
 impl<T: ?Sized + Eq + Hash> Interner<T> {
-    pub(super) fn intern<Q: ?Sized + Eq + Hash>(&mut self, value: &Q, make: impl FnOnce() -> Arc<T>) -> Arc<T>
+    pub(super) fn intern<Q: ?Sized + Eq + Hash>(
+        &mut self,
+        value: &Q,
+        create: impl FnOnce() -> Arc<T>,
+    ) -> Arc<T>
     where
         Arc<T>: Borrow<Q>,
     {
-        if let Some(known) = self.known.get(value) {
-            return Arc::clone(known);
+        if let Some(values) = self.values.get(value) {
+            return Arc::clone(values);
         }
-        if self.known.len() >= self.prune_at {
-            self.known.retain(|value| Arc::strong_count(value) > 1);
-            self.prune_at = (self.known.len() * 2).max(FIRST_PRUNE);
+        if self.values.len() >= self.prune_at {
+            self.values.retain(|value| Arc::strong_count(value) > 1);
+            self.prune_at = (self.values.len() * 2).max(FIRST_PRUNE);
         }
-        let made = make();
-        self.known.insert(Arc::clone(&made));
-        made
+        let created = create();
+        self.values.insert(Arc::clone(&created));
+        created
     }
 }
 
@@ -177,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uids_are_shown_as_they_were_written() {
+    fn uids_format_as_written() {
         for text in ["5a7b1c00-0000-4000-8000-0123456789ab", "5A7B1C00-0000-4000-8000-0123456789AB", "", "x"]
         {
             assert_eq!(Uid::new(text).to_string(), text);
@@ -189,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_forgotten() {
+    fn unused_values_are_pruned() {
         let mut names = Interner::<str>::default();
         let kept = names.intern("kept", || "kept".into());
         for index in 0..FIRST_PRUNE {
             let name = index.to_string();
             names.intern(&*name, || name.as_str().into());
         }
-        assert!(names.known.len() < FIRST_PRUNE);
+        assert!(names.values.len() < FIRST_PRUNE);
         assert!(Arc::ptr_eq(&kept, &names.intern("kept", || unreachable!("it is known"))));
     }
 }

@@ -1,4 +1,4 @@
-//! What a watch tells of one kind, noted in the graph.
+//! Feeds the watch of one kind into the graph.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -10,69 +10,69 @@ use coracle_runtime::{ClusterId, Consumer, ObjectKey, Queue};
 use super::graph::{Changed, Source};
 use super::identity::{Type, Uid};
 use super::object::Object;
-use super::{Change, Inventory, Known, Listener, ServedKind};
+use super::{Change, ClusterGraph, Listener, OwnershipGraph, ServedKind};
 
-/// How many keys are taken from the graph at a time.
+/// Number of keys taken from the graph at once.
 const BATCH: usize = 256;
 
-/// Notes the objects of one kind, in one cluster or in all.
-pub(super) struct OneKind {
-    inventory: Arc<Inventory>,
-    /// The cluster that is followed, or what stands for all.
+/// Adds the objects of one kind to the graph, in one cluster or in all.
+pub(super) struct KindConsumer {
+    ownership_graph: Arc<OwnershipGraph>,
+    /// The watched cluster, or the wildcard for all clusters.
     cluster: ClusterId,
     source: Source,
     r#type: Arc<Type>,
-    /// The last list, so that what was not in it is known to be gone.
+    /// Number of the last list, to detect objects missing in it.
     epoch: AtomicU32,
-    /// Whether nobody wants to know any more.
+    /// True once the watch is stopped.
     ended: Arc<AtomicBool>,
 }
 
-impl OneKind {
+impl KindConsumer {
     pub(super) fn new(
-        inventory: Arc<Inventory>,
+        ownership_graph: Arc<OwnershipGraph>,
         cluster: ClusterId,
         source: Source,
         kind: &ServedKind,
         ended: Arc<AtomicBool>,
     ) -> Self {
         let r#type = Arc::new(Type::new(&kind.api_version(), &kind.kind));
-        Self { inventory, cluster, source, r#type, epoch: AtomicU32::default(), ended }
+        Self { ownership_graph, cluster, source, r#type, epoch: AtomicU32::default(), ended }
     }
 
     fn begin_epoch(&self) -> u32 {
-        let epoch = self.inventory.epochs.fetch_add(1, Ordering::Relaxed) + 1;
+        let epoch = self.ownership_graph.epochs.fetch_add(1, Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
         epoch
     }
 
-    /// Changes the graph, and hands on what has to be looked at for that.
-    async fn change(&self, cluster: &ClusterId, change: impl FnOnce(&mut Known)) {
-        let changes = self.inventory.with(cluster, |known| {
-            // Looked at under the lock: what is forgotten after it has ended must not come back.
+    /// Changes the graph, then enqueues the affected keys.
+    async fn change(&self, cluster: &ClusterId, change: impl FnOnce(&mut ClusterGraph)) {
+        let changes = self.ownership_graph.with(cluster, |state| {
+            // Checked under the lock, so that objects are not added after the watch is stopped.
             if !self.ended.load(Ordering::Relaxed) {
-                change(known);
+                change(state);
             }
-            known.graph.take_changes()
+            state.graph.take_changes()
         });
-        self.inventory.hand_over(cluster).await;
-        self.inventory.tell_all(cluster, changes).await;
+        self.ownership_graph.enqueue_dirty(cluster).await;
+        self.ownership_graph.announce_all(cluster, changes).await;
     }
 }
 
-impl Consumer for OneKind {
+impl Consumer for KindConsumer {
     type Object = Object;
-    /// Which list it is, since its first page.
+    /// Epoch of the list, set by its first page.
     type Listing = Option<u32>;
 
     async fn page(&self, listing: &mut Option<u32>, page: Listed<Object>) {
         let epoch = *listing.get_or_insert_with(|| self.begin_epoch());
-        // Objects of a cluster come together.
+        // The objects of a cluster are adjacent.
         for some in page.objects.chunk_by(|(one, _), (other, _)| one.cluster() == other.cluster()) {
             let Some((first, _)) = some.first() else { continue };
-            self.change(first.cluster(), |known| {
+            self.change(first.cluster(), |state| {
                 for (_, object) in some {
-                    known.graph.put(self.source, epoch, &self.r#type, object);
+                    state.graph.put(self.source, epoch, &self.r#type, object);
                 }
             })
             .await;
@@ -80,39 +80,38 @@ impl Consumer for OneKind {
     }
 
     async fn complete(&self, listing: Option<u32>) {
-        // Where there is nothing there was no page.
+        // An empty list has no page.
         let epoch = listing.unwrap_or_else(|| self.begin_epoch());
-        for cluster in self.inventory.clusters_of(&self.cluster) {
-            self.change(&cluster, |known| known.graph.sweep(self.source, epoch)).await;
+        for cluster in self.ownership_graph.clusters_of(&self.cluster) {
+            self.change(&cluster, |state| state.graph.sweep(self.source, epoch)).await;
         }
         let mut is_first = false;
-        self.change(&self.cluster, |known| is_first = known.listed.insert(self.source)).await;
-        // At the beginning nobody counts before all is known.
-        if is_first && *self.inventory.ready.borrow() {
-            for cluster in self.inventory.clusters_of(&self.cluster) {
-                self.inventory.announce(&Change::Kinds(cluster)).await;
+        self.change(&self.cluster, |state| is_first = state.listed.insert(self.source)).await;
+        // Before the graph is ready, nothing is counted.
+        if is_first && *self.ownership_graph.ready.borrow() {
+            for cluster in self.ownership_graph.clusters_of(&self.cluster) {
+                self.ownership_graph.announce(&Change::Kinds(cluster)).await;
             }
         }
     }
 
     async fn put(&self, key: ObjectKey, object: Object) {
         let epoch = self.epoch.load(Ordering::Relaxed);
-        self.change(key.cluster(), |known| known.graph.put(self.source, epoch, &self.r#type, &object)).await;
+        self.change(key.cluster(), |state| state.graph.put(self.source, epoch, &self.r#type, &object)).await;
     }
 
     async fn remove(&self, key: ObjectKey, object: Object) {
-        self.change(key.cluster(), |known| known.graph.remove(&Uid::new(&object.metadata.uid))).await;
+        self.change(key.cluster(), |state| state.graph.remove(&Uid::new(&object.metadata.uid))).await;
     }
 }
 
-impl Inventory {
-    /// Hands what has to be looked at to the collector, and waits for room. For those who are no workers of
-    /// its own.
-    pub(super) async fn hand_over(&self, cluster: &ClusterId) {
+impl OwnershipGraph {
+    /// Adds dirty objects to the collector's queue, waiting for room. Not for the collector's own workers.
+    pub(super) async fn enqueue_dirty(&self, cluster: &ClusterId) {
         let Some(queue) = self.collector.get() else { return };
         loop {
             let batch: Vec<Uid> = self
-                .with(cluster, |known| std::iter::from_fn(|| known.graph.next_dirty()).take(BATCH).collect());
+                .with(cluster, |state| std::iter::from_fn(|| state.graph.next_dirty()).take(BATCH).collect());
             if batch.is_empty() {
                 return;
             }
@@ -122,8 +121,8 @@ impl Inventory {
         }
     }
 
-    /// Tells whoever wants to know what has changed.
-    async fn tell_all(&self, cluster: &ClusterId, changes: Vec<Changed>) {
+    /// Announces changes to all listeners.
+    async fn announce_all(&self, cluster: &ClusterId, changes: Vec<Changed>) {
         for Changed { source, namespace, left } in changes {
             let Some(resource) = self.sources().get(source.0 as usize).cloned() else { continue };
             let namespace = ObjectKey::cluster_wide(cluster.clone(), namespace);
@@ -146,7 +145,7 @@ impl Inventory {
         }
     }
 
-    /// Collected first: no lock is held while a full queue is waited for.
+    /// Collected first, so that no lock is held while a full queue is waited for.
     fn keys_for_queues(&self, change: &Change) -> Vec<(Queue<ObjectKey>, Duration, Vec<ObjectKey>)> {
         let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner);
         let keys = listeners.iter().map(|listener| {

@@ -1,4 +1,4 @@
-//! What changes in the graph, and what has to be looked at for that.
+//! Changes of the graph, and the objects that become dirty by them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use coracle_runtime::informer::OwnerReference;
 
 use super::super::identity::{Identity, Type, Uid};
 use super::super::object::Object;
-use super::{Changed, Existence, Fate, Graph, NO_SOURCE, Node, NodeId, Owner, Source};
+use super::{Changed, DeletionState, Existence, Graph, NO_SOURCE, Node, NodeId, Owner, Source};
 
 impl Graph {
-    /// Notes what is known of an object now.
+    /// Adds or updates an object.
     pub(crate) fn put(&mut self, source: Source, epoch: u32, r#type: &Arc<Type>, object: &Object) {
         let uid = Uid::new(&object.metadata.uid);
         let known = self.by_uid.get(&uid).copied().filter(|id| self[*id].existence == Existence::Observed);
@@ -20,11 +20,11 @@ impl Graph {
             self.observe(source, identity)
         });
         let namespace = Arc::clone(&self[id].identity.namespace);
-        self.say(Changed { source, namespace, left: None });
+        self.record_change(Changed { source, namespace, left: None });
         let node = &mut self[id];
         node.epoch = epoch;
-        let (old, new) = (node.fate, Fate::of(object));
-        node.fate = new;
+        let (old, new) = (node.deletion, DeletionState::of(object));
+        node.deletion = new;
         self.set_owners(id, &object.owner_references);
         if new.orphans_dependents() && !(was_observed && old.orphans_dependents()) {
             self.mark(id);
@@ -34,21 +34,21 @@ impl Graph {
         }
     }
 
-    /// Notes that an object is gone.
+    /// Removes a deleted object.
     pub(crate) fn remove(&mut self, uid: &Uid) {
         if let Some(id) = self.by_uid.get(uid).copied() {
             self.remove_node(id, Existence::Gone);
         }
     }
 
-    /// Notes that all there is of a kind has been put since `epoch` began.
+    /// Removes the objects of a kind that were not listed in `epoch`.
     pub(crate) fn sweep(&mut self, source: Source, epoch: u32) {
         for id in self.of_source(source, |node| node.epoch != epoch) {
             self.remove_node(id, Existence::Gone);
         }
     }
 
-    /// Notes that nothing will be heard of a kind any more. That says nothing about its objects.
+    /// Removes a kind that is no longer watched. Whether its objects still exist is unknown.
     pub(crate) fn forget(&mut self, source: Source) {
         for id in self.of_source(source, |_| true) {
             self.remove_node(id, Existence::Unseen(Vec::new()));
@@ -58,8 +58,8 @@ impl Graph {
         }
     }
 
-    /// Notes that nobody is there under this name. Dependents that meant it have to be looked at.
-    pub(crate) fn note_absent(&mut self, absent: Arc<Identity>) {
+    /// Records that no object exists under this identity. Dependents that reference it become dirty.
+    pub(crate) fn mark_absent(&mut self, absent: Arc<Identity>) {
         let Some(id) = self.by_uid.get(&absent.uid).copied() else { return };
         let Existence::Unseen(known) = &mut self[id].existence else { return };
         if !known.contains(&absent) {
@@ -77,7 +77,7 @@ impl Graph {
         meant.into_iter().for_each(|dependent| self.mark(dependent));
     }
 
-    /// Has everything looked at again whose owners nobody has seen: there may be kinds now that were not.
+    /// Marks all owners that were never observed, and their dependents, because new kinds may be served.
     pub(crate) fn mark_unseen(&mut self) {
         let unseen = |node: &Node| matches!(node.existence, Existence::Unseen(_));
         for id in self.ids(unseen) {
@@ -86,22 +86,22 @@ impl Graph {
         }
     }
 
-    /// Has the dependents looked at for which an object waits. Whether there are any.
+    /// Marks the dependents that block the deletion of an object. True if there are any.
     pub(crate) fn mark_blocking(&mut self, uid: &Uid) -> bool {
         let Some(id) = self.by_uid.get(uid).copied() else { return false };
         let blocks = |node: &Node| node.owners.iter().any(|owner| owner.blocks && owner.identity.uid == *uid);
         let dependents = self[id].dependents.iter().copied();
         let blocking: Vec<_> = dependents.filter(|dependent| blocks(&self[*dependent])).collect();
         for dependent in &blocking {
-            // Its own dependents bring it back.
-            if !self[*dependent].fate.deletes_dependents() {
+            // Its own dependents will enqueue it.
+            if !self[*dependent].deletion.deletes_dependents() {
                 self.mark(*dependent);
             }
         }
         !blocking.is_empty()
     }
 
-    /// Takes the next one that has to be looked at.
+    /// Takes the next dirty object.
     pub(crate) fn next_dirty(&mut self) -> Option<Uid> {
         while let Some(id) = self.dirty.pop_front() {
             if let Some(node) = self.get_mut(id)
@@ -113,19 +113,19 @@ impl Graph {
         None
     }
 
-    /// Has an object looked at.
+    /// Marks an object as dirty again.
     pub(crate) fn mark_again(&mut self, uid: &Uid) {
         if let Some(id) = self.by_uid.get(uid).copied() {
             self.mark(id);
         }
     }
 
-    /// What has changed since the last time this was asked.
+    /// Takes the changes since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<Changed> {
         std::mem::take(&mut self.changes)
     }
 
-    /// What an object is called. If it has been named so before, that is shared.
+    /// The identity of an object, shared with references to it if it is equal.
     fn identify(&mut self, r#type: &Arc<Type>, uid: Uid, object: &Object) -> Arc<Identity> {
         let (namespace, name) = (&*object.metadata.namespace, object.metadata.name.clone());
         let namespace = self.namespaces.intern(namespace, || namespace.into());
@@ -141,14 +141,14 @@ impl Graph {
             owners: Box::default(),
             dependents: BTreeSet::new(),
             existence: Existence::Unseen(Vec::new()),
-            fate: Fate::default(),
+            deletion: DeletionState::default(),
             source: NO_SOURCE,
             epoch: 0,
             dirty: false,
         };
         let id = self.free.pop().unwrap_or_else(|| {
             self.nodes.push(None);
-            // Four thousand million nodes would not fit into memory.
+            // Four billion nodes would not fit into memory.
             NodeId(u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX))
         });
         self.nodes[id.0 as usize] = Some(node);
@@ -156,7 +156,7 @@ impl Graph {
         id
     }
 
-    /// Somebody has seen what was only named so far, or nobody knew of.
+    /// Adds a node for an observed object, or turns an unseen node into one.
     fn observe(&mut self, source: Source, identity: Arc<Identity>) -> NodeId {
         let known = self.by_uid.get(&identity.uid).copied();
         let id = known.unwrap_or_else(|| self.insert_unseen(Arc::clone(&identity)));
@@ -165,13 +165,13 @@ impl Graph {
         node.existence = Existence::Observed;
         node.source = source;
         node.identity = Arc::clone(&identity);
-        let mistaken = |node: &Node| {
+        let mismatched = |node: &Node| {
             let named = node.owners.iter().filter(|owner| owner.identity.uid == identity.uid);
             named.into_iter().any(|owner| !identity.is_meant(&owner.identity, &node.identity.namespace))
         };
         let dependents = self[id].dependents.iter().copied();
-        let mistaken: Vec<_> = dependents.filter(|dependent| mistaken(&self[*dependent])).collect();
-        mistaken.into_iter().for_each(|dependent| self.mark(dependent));
+        let mismatched: Vec<_> = dependents.filter(|dependent| mismatched(&self[*dependent])).collect();
+        mismatched.into_iter().for_each(|dependent| self.mark(dependent));
         id
     }
 
@@ -192,7 +192,7 @@ impl Graph {
         }
     }
 
-    /// What is kept of a reference: what the owner is called itself, if that is what is written.
+    /// The owner of a reference. Shares the owner's identity if it equals the reference.
     fn owner(&mut self, dependent: NodeId, reference: &OwnerReference) -> Owner {
         let uid = Uid::new(&reference.uid);
         let blocks = reference.block_owner_deletion == Some(true);
@@ -207,7 +207,7 @@ impl Graph {
         Owner { identity: Arc::new(identity), blocks }
     }
 
-    /// Makes an object a dependent of an owner, and has looked at what that makes doubtful.
+    /// Adds an object to the dependents of an owner, and marks what may have to be deleted.
     fn link(&mut self, id: NodeId, owner: &Owner) {
         let uid = &owner.identity.uid;
         let owner_id = self.by_uid.get(uid).copied();
@@ -215,23 +215,24 @@ impl Graph {
         self[owner_id].dependents.insert(id);
         let namespace = Arc::clone(&self[id].identity.namespace);
         let node = &self[owner_id];
-        let (ask_for_owner, look_at_dependent) = match &node.existence {
+        let (mark_owner, mark_dependent) = match &node.existence {
             Existence::Gone => (false, true),
             Existence::Unseen(absent) => (true, !absent.is_empty()),
             Existence::Observed => {
                 let meant = node.identity.is_meant(&owner.identity, &namespace);
-                (false, !meant || node.fate.deletes_dependents())
+                (false, !meant || node.deletion.deletes_dependents())
             }
         };
-        if ask_for_owner {
+        if mark_owner {
             self.mark(owner_id);
         }
-        if look_at_dependent {
+        if mark_dependent {
             self.mark(id);
         }
     }
 
-    /// After its owners have changed, takes an object from one it had. Whoever waited for it is told.
+    /// After a change of its owners, removes an object from the dependents of a former owner. An owner that waits for
+    /// it is marked.
     fn unlink(&mut self, id: NodeId, owner: &Owner) {
         let uid = &owner.identity.uid;
         let Some(owner_id) = self.by_uid.get(uid).copied() else { return };
@@ -241,7 +242,7 @@ impl Graph {
             self[owner_id].dependents.remove(&id);
         }
         let node = &self[owner_id];
-        if owner.blocks && !still_blocks && node.fate.deletes_dependents() {
+        if owner.blocks && !still_blocks && node.deletion.deletes_dependents() {
             self.mark(owner_id);
         }
         let node = &self[owner_id];
@@ -250,17 +251,17 @@ impl Graph {
         }
     }
 
-    /// Takes an object away, or leaves what others need to know of it.
+    /// Removes an object, or keeps its node for the references to it.
     fn remove_node(&mut self, id: NodeId, left: Existence) {
         let node = &mut self[id];
         let (owners, was_observed) =
             (std::mem::take(&mut node.owners), node.existence == Existence::Observed);
         node.existence = left;
-        node.fate = Fate::default();
+        node.deletion = DeletionState::default();
         let (source, namespace) = (node.source, Arc::clone(&node.identity.namespace));
         node.source = NO_SOURCE;
         if was_observed {
-            self.lessen(source, namespace);
+            self.decrement_count(source, namespace);
         }
         for owner in &owners {
             self.unlink(id, owner);
@@ -275,7 +276,7 @@ impl Graph {
         }
     }
 
-    fn lessen(&mut self, source: Source, namespace: Arc<str>) {
+    fn decrement_count(&mut self, source: Source, namespace: Arc<str>) {
         let key = (source, Arc::clone(&namespace));
         let left = self.counts.get(&key).map_or(0, |count| count.saturating_sub(1));
         if left == 0 {
@@ -283,11 +284,11 @@ impl Graph {
         } else {
             self.counts.insert(key, left);
         }
-        self.say(Changed { source, namespace, left: Some(left) });
+        self.record_change(Changed { source, namespace, left: Some(left) });
     }
 
-    /// Many come and go together; one word is enough.
-    fn say(&mut self, changed: Changed) {
+    /// Consecutive equal changes are merged, because many objects change together.
+    fn record_change(&mut self, changed: Changed) {
         match self.changes.last_mut() {
             Some(last) if last.source == changed.source && last.namespace == changed.namespace => {
                 last.left = changed.left.or(last.left);
@@ -303,10 +304,10 @@ impl Graph {
         }
     }
 
-    /// An owner that waits looks whether that was the last one.
+    /// Marks a waiting owner, which may have lost its last dependent.
     fn mark_if_waiting(&mut self, uid: &Uid) {
         if let Some(id) = self.by_uid.get(uid).copied()
-            && self[id].fate.deletes_dependents()
+            && self[id].deletion.deletes_dependents()
         {
             self.mark(id);
         }

@@ -1,4 +1,4 @@
-//! What stands behind a service: its pods as endpoints, by the ports they have.
+//! Backends of a service: endpoints for its pods, grouped by ports.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,10 +9,10 @@ use crate::view::{
     AddressType, Endpoint, EndpointConditions, EndpointPort, Node, ObjectReference, Pod, Service, ServicePort,
 };
 
-/// Where a node says which zone it is in.
+/// Label with the zone of a node.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// By what an endpoint is known: its addresses, its host name, and what it stands for.
+/// Identity of an endpoint: its addresses, host name and target.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EndpointKey {
     addresses: Vec<Box<str>>,
@@ -30,20 +30,20 @@ impl EndpointKey {
     }
 }
 
-/// Endpoints, each once.
+/// Endpoints by identity.
 pub(crate) type EndpointSet = BTreeMap<EndpointKey, Endpoint>;
 
-/// Ports in an order of their own, by which slices with the same ones are found.
+/// Sorted ports, to find slices with the same ports.
 pub(crate) type PortKey = Vec<EndpointPort>;
 
-/// The key of these ports.
+/// The sorted ports.
 pub(crate) fn port_key(ports: &[EndpointPort]) -> PortKey {
     let mut key = ports.to_vec();
     key.sort_unstable();
     key
 }
 
-/// Endpoints that have the same ports.
+/// Endpoints with the same ports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     /// In the order of the service.
@@ -51,30 +51,30 @@ pub(crate) struct Group {
     pub(crate) endpoints: EndpointSet,
 }
 
-/// Everything behind a service that has addresses of one type.
+/// All backends of a service with one address type.
 #[derive(Debug, Default)]
-pub(super) struct Behind {
+pub(super) struct Backends {
     pub(super) groups: BTreeMap<PortKey, Group>,
-    /// Pods that are left out because nothing is known of their node, as name of pod and node.
+    /// Pods that are omitted because their node is unknown, as names of pod and node.
     pub(super) without_node: Vec<(Box<str>, Box<str>)>,
 }
 
-/// What stands behind a service.
-pub(super) fn behind(
+/// Computes the backends of a service.
+pub(super) fn backends(
     service: &Service,
     pods: &[Arc<Pod>],
     node_of: &dyn Fn(&str) -> Option<Arc<Node>>,
     address_type: AddressType,
-) -> Behind {
-    let mut behind = Behind::default();
+) -> Backends {
+    let mut backends = Backends::default();
     for pod in pods.iter().filter(|pod| can_serve(pod, true)) {
         let ports = ports(service, pod);
-        let group = behind.groups.entry(port_key(&ports)).or_default();
+        let group = backends.groups.entry(port_key(&ports)).or_default();
         group.ports = ports;
         let node = node_of(&pod.spec.node_name);
-        // Whoever wants addresses of pods that are not ready wants this one too.
+        // A service that publishes unready addresses publishes this one, too.
         if node.is_none() && !service.spec.publish_not_ready_addresses {
-            behind.without_node.push((pod.metadata.name().into(), pod.spec.node_name.clone()));
+            backends.without_node.push((pod.metadata.name().into(), pod.spec.node_name.clone()));
             continue;
         }
         let endpoint = endpoint(service, pod, node.as_deref(), address_type);
@@ -82,7 +82,7 @@ pub(super) fn behind(
             group.endpoints.insert(EndpointKey::of(&endpoint), endpoint);
         }
     }
-    behind
+    backends
 }
 
 fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
@@ -118,13 +118,13 @@ fn endpoint(service: &Service, pod: &Pod, node: Option<&Node>, address_type: Add
     }
 }
 
-/// The type of an address.
+/// Type of an address.
 pub(crate) fn type_of(ip: &IpAddr) -> AddressType {
     if ip.is_ipv4() { AddressType::IPv4 } else { AddressType::IPv6 }
 }
 
-/// The types of addresses that a service wants. The server always says which families those are; without
-/// them it is the family of its address, or both.
+/// Address types of a service. The API server always sets the IP families; without them the family of the cluster IP
+/// counts, or both.
 pub(super) fn address_types(service: &Service) -> Vec<AddressType> {
     let of_family = |family: &str| match family {
         "IPv4" => Some(AddressType::IPv4),
@@ -141,7 +141,7 @@ pub(super) fn address_types(service: &Service) -> Vec<AddressType> {
     }
 }
 
-/// Where a node is.
+/// Zone of a node.
 pub(super) fn zone(node: &Node) -> Option<&str> {
     node.metadata.labels.get(ZONE_LABEL).filter(|zone| !zone.is_empty())
 }
@@ -152,12 +152,12 @@ mod tests {
 
     use super::*;
 
-    fn of(service: &Value, pod: &Value, address_type: AddressType) -> Behind {
+    fn of(service: &Value, pod: &Value, address_type: AddressType) -> Backends {
         let node = json!({"metadata": {"name": "n1", "labels": {ZONE_LABEL: "a"}}});
         let node: Arc<Node> = Arc::new(serde_json::from_value(node).unwrap());
         let service = serde_json::from_value(service.clone()).unwrap();
         let pods = [Arc::new(serde_json::from_value(pod.clone()).unwrap())];
-        behind(&service, &pods, &|name| (name == "n1").then(|| Arc::clone(&node)), address_type)
+        backends(&service, &pods, &|name| (name == "n1").then(|| Arc::clone(&node)), address_type)
     }
 
     fn service() -> Value {
@@ -177,16 +177,16 @@ mod tests {
         })
     }
 
-    fn only(behind: &Behind) -> (&Group, Option<&Endpoint>) {
-        assert_eq!(behind.groups.len(), 1);
-        let group = behind.groups.values().next().unwrap();
+    fn only(backends: &Backends) -> (&Group, Option<&Endpoint>) {
+        assert_eq!(backends.groups.len(), 1);
+        let group = backends.groups.values().next().unwrap();
         (group, group.endpoints.values().next())
     }
 
     #[test]
-    fn a_pod_becomes_an_endpoint() {
-        let behind = of(&service(), &pod(), AddressType::IPv4);
-        let (group, endpoint) = only(&behind);
+    fn pod_becomes_an_endpoint() {
+        let backends = of(&service(), &pod(), AddressType::IPv4);
+        let (group, endpoint) = only(&backends);
         assert_eq!(
             serde_json::to_value(endpoint.unwrap()).unwrap(),
             json!({
@@ -206,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn conditions_say_who_serves() {
-        // Whether the pod is ready, whether it is going, whether the service takes what is not ready.
+    fn endpoint_conditions_reflect_the_pod() {
+        // Pod is ready, pod is terminating, service publishes unready addresses.
         let cases = [
             ((true, false, false), (true, true, false)),
             ((false, false, false), (false, false, false)),
@@ -221,31 +221,31 @@ mod tests {
                 pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             }
             service["spec"]["publishNotReadyAddresses"] = publish.into();
-            let behind = of(&service, &pod, AddressType::IPv4);
+            let backends = of(&service, &pod, AddressType::IPv4);
             let expected = EndpointConditions {
                 ready: Some(ready),
                 serving: Some(serving),
                 terminating: Some(terminating),
             };
-            assert_eq!(only(&behind).1.unwrap().conditions, expected);
+            assert_eq!(only(&backends).1.unwrap().conditions, expected);
         }
     }
 
     #[test]
-    fn pods_on_unknown_nodes_are_left_out_and_named() {
+    fn pods_on_unknown_nodes_are_omitted_and_reported() {
         let (mut pod, mut service) = (pod(), service());
         pod["spec"]["nodeName"] = "n2".into();
-        let behind = of(&service, &pod, AddressType::IPv4);
-        assert_eq!(behind.without_node, [("p".into(), "n2".into())]);
-        assert!(only(&behind).1.is_none());
+        let backends = of(&service, &pod, AddressType::IPv4);
+        assert_eq!(backends.without_node, [("p".into(), "n2".into())]);
+        assert!(only(&backends).1.is_none());
         service["spec"]["publishNotReadyAddresses"] = true.into();
-        let behind = of(&service, &pod, AddressType::IPv4);
-        assert!(behind.without_node.is_empty());
-        assert_eq!(only(&behind).1.unwrap().zone, None);
+        let backends = of(&service, &pod, AddressType::IPv4);
+        assert!(backends.without_node.is_empty());
+        assert_eq!(only(&backends).1.unwrap().zone, None);
     }
 
     #[test]
-    fn families_say_which_addresses_are_wanted() {
+    fn ip_families_select_address_types() {
         let types = |spec: Value| address_types(&serde_json::from_value(json!({"spec": spec})).unwrap());
         assert_eq!(types(json!({"ipFamilies": ["IPv6", "IPv4"]})), [AddressType::IPv6, AddressType::IPv4]);
         assert_eq!(types(json!({"clusterIP": "fd00::1"})), [AddressType::IPv6]);

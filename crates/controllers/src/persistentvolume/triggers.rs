@@ -1,22 +1,22 @@
-//! Which claims and volumes to look at after a change. Nothing is looked at on a timer.
+//! Maps changes to the claims and volumes to reconcile. There is no periodic resync.
 
 use std::sync::Arc;
 
 use coracle_runtime::informer::Store;
 use coracle_runtime::{Change, ClusterId, Informer, ObjectKey};
 
-use super::terms::{class_of_claim, class_of_volume, is_bind_completed};
+use super::annotations::{class_of_claim, class_of_volume, is_bind_completed};
 use crate::view::{
     PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, index_by_claim, pods_of_claim,
 };
 
-/// Claims without a volume, by their class.
+/// Index of unbound claims, by class.
 const UNBOUND_BY_CLASS: &str = "unboundClass";
 
-/// Claims by the volume they name.
+/// Index of claims, by the volume that they name.
 const BY_VOLUME: &str = "volumeName";
 
-/// Volumes by the claims they name, as `namespace/name`.
+/// Index of volumes, by the claims that they name, as `namespace/name`.
 const BY_CLAIM: &str = "persistentVolumeClaim";
 
 pub(super) fn add_indexes(
@@ -39,14 +39,14 @@ pub(super) fn add_indexes(
     index_by_claim(pods);
 }
 
-/// The names of the pods that use a claim and have no node yet.
+/// Names of the unscheduled pods that use a claim.
 pub(super) fn waiting_pods(pods: &Informer<Pod>, claim: &ObjectKey) -> Vec<String> {
     let pods = pods_of_claim(pods, claim);
     let is_waiting = |pod: &&Arc<Pod>| !pod.is_finished() && pod.spec.node_name.is_empty();
     pods.iter().filter(is_waiting).map(|pod| pod.metadata.name().to_owned()).collect()
 }
 
-/// The claim itself, the volume it named, and those that are bound to it or reserved for it.
+/// The claim itself, the volumes it names or named, and those bound to it or reserved for it.
 pub(super) fn by_claim(
     change: &Change<PersistentVolumeClaim>,
     volumes: &Store<PersistentVolume>,
@@ -59,12 +59,12 @@ pub(super) fn by_claim(
     keys.extend(bound.iter().map(|bound| volume(bound.metadata.name())));
     keys.sort();
     keys.dedup();
-    // A claim that is gone needs nothing; its volumes do.
+    // A deleted claim needs no reconcile, but its volumes do.
     keys.extend(change.new.is_some().then(|| key.clone()));
     keys
 }
 
-/// The volume itself, the claims that name it or that it names, and those that it might suit.
+/// The volume itself, the claims that name it or that it names, and those that it might match.
 pub(super) fn by_volume(
     change: &Change<PersistentVolume>,
     claims: &Store<PersistentVolumeClaim>,
@@ -76,28 +76,28 @@ pub(super) fn by_volume(
     {
         keys.push(ObjectKey::namespaced(cluster.clone(), &*bound.namespace, &*bound.name));
     }
-    let mut concerned = claims.by_index(BY_VOLUME, cluster, change.key.name());
+    let mut to_enqueue = claims.by_index(BY_VOLUME, cluster, change.key.name());
     if let Some(free) = change.new.as_ref().filter(|volume| volume.spec.claim_ref.is_none()) {
-        concerned.extend(claims.by_index(UNBOUND_BY_CLASS, cluster, class_of_volume(free)));
+        to_enqueue.extend(claims.by_index(UNBOUND_BY_CLASS, cluster, class_of_volume(free)));
     }
-    keys.extend(concerned.iter().map(|claim| key_of(change.key.cluster(), claim)));
+    keys.extend(to_enqueue.iter().map(|claim| key_of(change.key.cluster(), claim)));
     keys.sort();
     keys.dedup();
     keys
 }
 
-/// The claims that wait for a class, or for any.
+/// Claims that wait for this class, or for a default class.
 pub(super) fn by_class(
     change: &Change<StorageClass>,
     claims: &Store<PersistentVolumeClaim>,
 ) -> Vec<ObjectKey> {
     let cluster = change.key.cluster();
-    let mut concerned = claims.by_index(UNBOUND_BY_CLASS, cluster, change.key.name());
-    concerned.extend(claims.by_index(UNBOUND_BY_CLASS, cluster, ""));
-    concerned.iter().map(|claim| key_of(cluster, claim)).collect()
+    let mut to_enqueue = claims.by_index(UNBOUND_BY_CLASS, cluster, change.key.name());
+    to_enqueue.extend(claims.by_index(UNBOUND_BY_CLASS, cluster, ""));
+    to_enqueue.iter().map(|claim| key_of(cluster, claim)).collect()
 }
 
-/// The claims without a volume of a pod that came, went, or got a node.
+/// Unbound claims of a pod that was added, deleted or scheduled.
 pub(super) fn by_pod(change: &Change<Pod>, claims: &Store<PersistentVolumeClaim>) -> Vec<ObjectKey> {
     let (old, new) = (change.old.as_ref(), change.new.as_ref());
     let node = |pod: Option<&Arc<Pod>>| pod.map(|pod| pod.spec.node_name.clone());

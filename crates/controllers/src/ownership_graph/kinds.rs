@@ -1,4 +1,4 @@
-//! The kinds that a cluster serves, as its discovery documents tell.
+//! The kinds that a cluster serves, from its discovery documents.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use http::header::ACCEPT;
 use kube::Client;
 use serde::Deserialize;
 
-/// The form that tells all versions of all groups at once.
+/// Media type of aggregated discovery, which returns all versions of all groups at once.
 pub(crate) const AGGREGATED_DISCOVERY: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// What says that the server does not know at present what another one serves.
+/// Freshness of a version whose API server does not answer.
 const STALE: &str = "Stale";
 
-/// One version of a kind.
+/// A kind in one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServedKind {
     pub(crate) group: Box<str>,
@@ -27,34 +27,34 @@ pub(crate) struct ServedKind {
 }
 
 impl ServedKind {
-    /// Group and version, as objects have them.
+    /// Group and version, as in `apiVersion`.
     pub(crate) fn api_version(&self) -> String {
         let Self { group, version, .. } = self;
         if group.is_empty() { version.to_string() } else { format!("{group}/{version}") }
     }
 
-    /// Where its objects are.
+    /// API path of its objects.
     pub(crate) fn path(&self) -> ResourcePath {
         ResourcePath::new(&self.group, &self.version, &self.plural)
     }
 
-    /// Whether all of this can be done to it.
+    /// True if it supports all of these verbs.
     pub(crate) fn can(&self, verbs: &[&str]) -> bool {
         verbs.iter().all(|verb| self.verbs.iter().any(|known| **known == **verb))
     }
 }
 
-/// Every kind of a cluster.
+/// All kinds of a cluster.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kinds {
-    /// Versions of a group in the order in which they are preferred.
+    /// Versions of a group are ordered by preference.
     all: Vec<Arc<ServedKind>>,
-    /// Groups and versions of which nothing is known at present.
+    /// Groups and versions whose API server does not answer.
     stale: Vec<String>,
 }
 
 impl Kinds {
-    /// Asks a cluster.
+    /// Reads the discovery documents of a cluster.
     pub(crate) async fn read(client: &Client, cluster: &ClusterId) -> kube::Result<Self> {
         let mut kinds = Self::default();
         for root in ["/api", "/apis"] {
@@ -86,7 +86,7 @@ impl Kinds {
         }
     }
 
-    /// Each kind once, in the version that is preferred of those that have it.
+    /// Each kind once, in its preferred version.
     pub(crate) fn preferred(&self) -> impl Iterator<Item = &Arc<ServedKind>> {
         let is_first = |index: usize, kind: &ServedKind| {
             let same = |other: &&Arc<ServedKind>| other.group == kind.group && other.plural == kind.plural;
@@ -99,7 +99,7 @@ impl Kinds {
         self.all.iter().enumerate().filter(move |(index, kind)| is_first(*index, kind)).map(|(_, kind)| kind)
     }
 
-    /// The kind that a reference means; none if it is not served.
+    /// Resolves the kind of a reference; `None` if it is not served.
     pub(crate) fn resolve(&self, api_version: &str, kind: &str) -> Option<&Arc<ServedKind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.all
@@ -107,12 +107,12 @@ impl Kinds {
             .find(|known| *known.kind == *kind && *known.group == *group && *known.version == *version)
     }
 
-    /// Groups and versions that are served by others who do not answer.
+    /// Groups and versions whose API server does not answer.
     pub(crate) fn stale(&self) -> &[String] {
         &self.stale
     }
 
-    /// Whether nothing is known of a group at present.
+    /// True if the API server of a group does not answer.
     pub(crate) fn is_stale(&self, group: &str) -> bool {
         self.stale.iter().any(|stale| stale.split_once('/').is_some_and(|(name, _)| name == group))
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_known_in_all_versions_and_preferred_in_one() {
+    fn kinds_resolve_in_all_versions_and_prefer_one() {
         let kinds = Kinds::of(json!({"items": [
             {"metadata": {}, "versions": [{"version": "v1", "resources": [resource("pods", "Pod")]}]},
             {"metadata": {"name": "example.org"}, "versions": [
