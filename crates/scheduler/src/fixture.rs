@@ -1,4 +1,4 @@
-//! Nodes, pods and everything else for tests, written as the server would send them.
+//! Test fixtures: nodes, pods and other objects in the JSON form the API server sends.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::view::{Node, Pod};
 use crate::world::World;
 
-/// Lays `over` on `under`, key by key.
+/// Merges `over` into `under`, key by key.
 pub(crate) fn merged(mut under: Value, over: Value) -> Value {
     match (&mut under, over) {
         (Value::Object(under), Value::Object(over)) => {
@@ -29,7 +29,7 @@ pub(crate) fn merged(mut under: Value, over: Value) -> Value {
     under
 }
 
-/// A node with four processors, and whatever else is said.
+/// A node with 4 CPUs, merged with `more`.
 pub(crate) fn node(name: &str, more: Value) -> Arc<Node> {
     let plain = json!({
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
@@ -38,12 +38,12 @@ pub(crate) fn node(name: &str, more: Value) -> Arc<Node> {
     Arc::new(serde_json::from_value(merged(plain, more)).unwrap())
 }
 
-/// A node in a zone.
+/// A node with the label `zone`.
 pub(crate) fn zoned(name: &str, zone: &str) -> Arc<Node> {
     node(name, json!({"metadata": {"labels": {"zone": zone}}}))
 }
 
-/// A pod in the namespace `ns`, and whatever else is said.
+/// A pod in the namespace `ns`, merged with `more`.
 pub(crate) fn pod(name: &str, more: Value) -> Arc<Pod> {
     let plain = json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name},
@@ -52,17 +52,17 @@ pub(crate) fn pod(name: &str, more: Value) -> Arc<Pod> {
     Arc::new(serde_json::from_value(merged(plain, more)).unwrap())
 }
 
-/// The specification of a pod that wants so many processors.
+/// A pod spec that requests this much CPU.
 pub(crate) fn wanting(cpu: &str) -> Value {
     json!({"containers": [{"name": "c", "image": "web:1", "resources": {"requests": {"cpu": cpu}}}]})
 }
 
-/// A pod on a node.
+/// A pod assigned to a node.
 pub(crate) fn placed(name: &str, node: &str, more: Value) -> Arc<Pod> {
     pod(name, merged(json!({"spec": {"nodeName": node}}), more))
 }
 
-/// What is known if these nodes and pods are all there is.
+/// Cluster state with these nodes and pods.
 pub(crate) fn world(nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> World {
     let mut world = World::default();
     nodes.iter().for_each(|node| world.cache.set_node(node));
@@ -72,22 +72,22 @@ pub(crate) fn world(nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> World {
     world
 }
 
-/// The default profile, which writes nothing.
+/// The default profile without clients.
 pub(crate) fn profile() -> Profile {
     configured(&ProfileConfig::new("default-scheduler"))
 }
 
-/// A profile that writes nothing.
+/// A profile without clients.
 pub(crate) fn configured(config: &ProfileConfig) -> Profile {
     plugins::profile(config, &Registry::default(), &Writers::default(), &nobodys_handle(), None).unwrap()
 }
 
-/// What is counted and looked at by nobody.
+/// Metrics that are not exposed.
 pub(crate) fn metrics() -> Arc<SchedulerMetrics> {
     Arc::new(SchedulerMetrics::new(&Metrics::default(), &[profile()]))
 }
 
-/// A profile of one plugin.
+/// The default profile reduced to one plugin.
 pub(crate) fn only(plugin: &str) -> Profile {
     let mut profile = profile();
     profile.plugins.retain(|enabled| enabled.plugin.name() == plugin);
@@ -99,7 +99,7 @@ pub(crate) fn turns() -> Turns {
     Turns::new(Rng::seeded(1))
 }
 
-/// What one plugin says of a pod on each node: nothing if it fits, or why not.
+/// One plugin's filter results for each node: the reason, or an empty string if the pod fits.
 pub(crate) fn refusals(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Vec<String> {
     let profile = only(plugin);
     let plugin = &profile.plugins[0].plugin;
@@ -118,7 +118,7 @@ pub(crate) fn refusals(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Vec<S
     }
 }
 
-/// What one plugin gives each node, none if it does not care.
+/// One plugin's normalized scores for each node; none if PreScore returns Skip.
 pub(crate) fn scores(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Option<Vec<i64>> {
     let profile = only(plugin);
     let plugin = &profile.plugins[0].plugin;
@@ -130,7 +130,7 @@ pub(crate) fn scores(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Option<
     Some(scores)
 }
 
-/// The node the default profile finds for a pod, or what it says.
+/// The node the default profile chooses for a pod, or the diagnosis.
 pub(crate) fn decide(world: &mut World, pod: &Arc<Pod>) -> Result<String, String> {
     match schedule(&profile(), world, pod, &mut turns(), &mut Trace::default()) {
         Outcome::Fits(node) => Ok(node.to_string()),

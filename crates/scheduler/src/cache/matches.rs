@@ -1,7 +1,7 @@
-//! How many pods on each node are of a kind that somebody asked about, kept up to date pod by pod.
+//! Counts, per node, of the pods that match a selector; updated with each pod.
 //!
-//! Pods of one workload ask the same question one after another. The first answer costs a look at every pod
-//! of the cluster, each further one nothing.
+//! Pods of one workload use the same selectors. The first use scans all pods of the cluster, later ones are
+//! lookups.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use coracle_meta::selector::labels::Selector;
 use crate::cache::node_info::{NodeIndex, NodeInfo};
 use crate::view::Pod;
 
-/// Questions whose answers are kept. Beyond that the one that was not asked for the longest is forgotten,
-/// and answered anew when it is asked again. At 5 000 nodes an answer is 20 KB.
+/// Limit of cached selections; beyond it the least recently used is dropped and recomputed when it is next
+/// used. At 5 000 nodes one takes 20 KB.
 const MAX_QUESTIONS: usize = 512;
 
-/// In which namespaces pods are meant.
+/// Namespaces to which a selection applies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Namespaces {
     All,
@@ -22,7 +22,6 @@ pub(crate) enum Namespaces {
 }
 
 impl Namespaces {
-    /// Just one.
     pub(crate) fn one(namespace: &str) -> Self {
         Self::Only(Box::new([namespace.into()]))
     }
@@ -35,16 +34,15 @@ impl Namespaces {
     }
 }
 
-/// Which pods are meant: those for which everything is true.
+/// A selection of pods: those that match all of its selectors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     pub(crate) all_of: Box<[(Namespaces, Selector)]>,
-    /// Pods that are going do not count.
+    /// Excludes terminating pods.
     pub(crate) staying_only: bool,
 }
 
 impl Question {
-    /// Whether a pod is meant.
     pub(crate) fn means(&self, pod: &Pod) -> bool {
         !(self.staying_only && pod.is_terminating())
             && (self.all_of.iter()).all(|(namespaces, selector)| {
@@ -59,7 +57,7 @@ struct Answer {
     last_asked: u64,
 }
 
-/// The answers to all questions that were asked lately.
+/// The counts of recently used selections.
 #[derive(Debug, Default)]
 pub(crate) struct Matches {
     answers: HashMap<Question, Answer>,
@@ -67,7 +65,7 @@ pub(crate) struct Matches {
 }
 
 impl Matches {
-    /// Makes sure that a question is answered.
+    /// Computes the counts of a selection if they are not cached.
     pub(super) fn ensure(&mut self, question: &Question, nodes: &[NodeInfo]) {
         self.asked += 1;
         if let Some(answer) = self.answers.get_mut(question) {
@@ -83,7 +81,7 @@ impl Matches {
         self.answers.insert(question.clone(), Answer { by_node, last_asked: self.asked });
     }
 
-    /// How many of the pods that are meant are on each node; none if nobody made sure that it is answered.
+    /// Number of matching pods on each node; none unless [`Self::ensure`] was called before.
     pub(crate) fn by_node(&self, question: &Question) -> Option<&[u32]> {
         self.answers.get(question).map(|answer| &*answer.by_node)
     }

@@ -1,5 +1,5 @@
-//! In which order nodes are looked at: one of each zone after the other, so that the first nodes that fit
-//! are not all in one.
+//! Order in which nodes are examined: round-robin over zones, so that the first feasible nodes are not all
+//! in one zone.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::cache::node_info::{NodeIndex, NodeInfo};
 use crate::view::Node;
 use crate::view::node::{REGION, ZONE};
 
-/// All nodes there are, in order.
+/// All existing nodes, round-robin over zones.
 pub(super) fn by_turns(nodes: &[NodeInfo]) -> Vec<NodeIndex> {
     let mut zones: BTreeMap<(&str, &str), Vec<NodeIndex>> = BTreeMap::new();
     for info in nodes {
@@ -24,7 +24,7 @@ fn zone_of(node: &Node) -> (&str, &str) {
     (node.labels.get(REGION).unwrap_or(""), node.labels.get(ZONE).unwrap_or(""))
 }
 
-/// Whether a node counts as of another zone than before.
+/// True if the zone or region of a node changed.
 pub(super) fn has_moved(old: Option<&Node>, new: Option<&Node>) -> bool {
     old.map(zone_of) != new.map(zone_of)
 }

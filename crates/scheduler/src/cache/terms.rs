@@ -1,7 +1,8 @@
-//! What the pods that are there say about others, counted by where they are.
+//! Affinity and anti-affinity terms of existing pods, with the number of pods that have them per topology
+//! value.
 //!
-//! Pods of one workload say the same, so there are few different terms even where there are many pods. Each
-//! is compared once with a pod that is to be scheduled, however many pods say it.
+//! Pods of one workload have the same terms, so there are few distinct terms even with many pods. Each
+//! distinct term is matched against an incoming pod once, regardless of the number of pods that have it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use crate::cache::node_info::{NodeIndex, NodeInfo};
 use crate::cache::topology::{ColumnId, Topology, ValueId};
 use crate::view::{Pod, Term};
 
-/// How much is said at each value of the term's label.
+/// Sum of a term's weights at each value of its topology key.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) column: ColumnId,
     by_value: Vec<i64>,
-    /// How many times pods say it, wherever they are.
+    /// Number of pods that have the term, on any node.
     speakers: usize,
 }
 
 impl Said {
-    /// How much is said where a label has this value.
+    /// Sum of the weights at a value of the topology key.
     pub(crate) fn at(&self, value: ValueId) -> i64 {
         self.by_value.get(value.slot()).copied().unwrap_or(0)
     }
@@ -34,14 +35,14 @@ impl Said {
     }
 }
 
-/// Terms of one sort.
+/// Distinct terms of one type.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
     said: HashMap<Arc<Term>, Said>,
 }
 
 impl Terms {
-    /// Every term, and where it is said.
+    /// Every term with its weights.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Term, &Said)> {
         self.said.iter().map(|(term, said)| (&**term, said))
     }
@@ -66,21 +67,21 @@ impl Terms {
     }
 }
 
-/// Where a pod is.
+/// The node whose pod is counted, and the topology it is in.
 pub(super) struct Place<'a> {
     pub(super) topology: &'a mut Topology,
     pub(super) nodes: &'a [NodeInfo],
     pub(super) index: NodeIndex,
 }
 
-/// All of it.
+/// All affinity terms of existing pods, by type.
 #[derive(Debug, Default)]
 pub(crate) struct TermIndex {
-    /// Whom pods cannot bear near them, by how many of them.
+    /// Required anti-affinity, with the number of pods.
     pub(crate) anti_required: Terms,
-    /// Whom pods must have near them, by how many of them.
+    /// Required affinity, with the number of pods.
     pub(crate) required: Terms,
-    /// Whom pods would like near them, by how much; less than nothing for those they would not.
+    /// Preferred affinity with its weight, and preferred anti-affinity with its negated weight.
     pub(crate) preferred: Terms,
 }
 

@@ -1,4 +1,4 @@
-//! That nothing is lost or left behind, whatever comes in which order.
+//! Cache contents after additions, updates and removals in different orders.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn web() -> Question {
     Question { all_of: Box::new([(Namespaces::one("ns"), selector)]), staying_only: true }
 }
 
-/// How much is said against a web pod in the zone of a node.
+/// Number of anti-affinity terms against web pods in the zone of a node.
 fn said_at(cache: &Cache, node: &str) -> i64 {
     let index = cache.find(node).unwrap().index;
     let said = cache.terms().anti_required.iter().map(|(_, said)| said);
@@ -68,7 +68,7 @@ fn a_decision_is_confirmed_or_forgotten() {
     assert!(!cache.is_assumed("p") && cache.forget("p").is_none(), "it is true now");
     assert!(cache.forget("q").is_some());
     assert_eq!(cache.find("n1").unwrap().pods.len(), 1);
-    // Somebody else decided otherwise.
+    // Another scheduler bound it to a different node.
     cache.set_node(&node("n2", "b"));
     cache.assume(pod("r", "n1"));
     assert_eq!(cache.set_pod(&pod("r", "n2")), Told::Confirmed);

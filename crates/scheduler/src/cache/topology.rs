@@ -1,32 +1,32 @@
-//! Which nodes are near each other: for each label that somebody asks about, its values as small numbers.
+//! Node topology: for each label used as a topology key, its values as small integers.
 //!
-//! Spreading and affinity look at every node for every pod. Here that is one number read from an array for
-//! each of them.
+//! Topology spread and inter-pod affinity read the label value of every node for every pod. Here each read
+//! is one array access.
 
 use std::collections::HashMap;
 
 use crate::cache::node_info::{NodeIndex, NodeInfo};
 use crate::view::Node;
 
-/// Columns nobody holds that are kept for the next pod that asks. More than that, and the one that was not
-/// asked for the longest is dropped; it is made anew when it is needed.
+/// Limit of unreferenced columns kept for later pods. Beyond it the least recently used one is dropped; it
+/// is rebuilt when it is next used.
 const MAX_IDLE_COLUMNS: usize = 64;
 
-/// A label of nodes.
+/// A node label used as a topology key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ColumnId(usize);
 
-/// One value of a label, while a node has it.
+/// A value of a label, valid while at least one node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ValueId(u32);
 
 impl ValueId {
-    /// For arrays by value.
+    /// Index for arrays by value.
     pub(crate) fn slot(self) -> usize {
         self.0 as usize
     }
 
-    /// Another value of the same label.
+    /// The value at another index of the same label.
     pub(crate) fn at_slot(self, slot: usize) -> Self {
         Self(u32::try_from(slot).unwrap_or(u32::MAX))
     }
@@ -36,18 +36,18 @@ impl ValueId {
 struct Column {
     key: Box<str>,
     values: HashMap<Box<str>, u32>,
-    /// How many nodes have each value.
+    /// Number of nodes with each value.
     users: Vec<u32>,
     free: Vec<u32>,
-    /// The value of each node. Shorter than the nodes are many, if the last of them have none: a label that
-    /// no node has costs nothing.
+    /// The value of each node. Shorter than the number of nodes if the last ones have none: a label that no
+    /// node has costs nothing.
     of_node: Vec<Option<ValueId>>,
-    /// How many hold on to it.
+    /// Number of references.
     holders: usize,
     last_asked: u64,
 }
 
-/// All labels somebody has asked about.
+/// All node labels used as topology keys.
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
     columns: Vec<Option<Column>>,
@@ -56,7 +56,7 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// The column of a label, made if there is none.
+    /// Returns the column of a label and creates it if needed.
     pub(super) fn ensure(&mut self, key: &str, nodes: &[NodeInfo]) -> ColumnId {
         self.asked += 1;
         let id = self.by_key.get(key).copied().unwrap_or_else(|| self.make(key, nodes));
@@ -66,7 +66,7 @@ impl Topology {
         id
     }
 
-    /// The same, and it is kept until it is [released](Self::release).
+    /// Like [`Self::ensure`], but keeps the column until it is [released](Self::release).
     pub(super) fn hold(&mut self, key: &str, nodes: &[NodeInfo]) -> ColumnId {
         let id = self.ensure(key, nodes);
         if let Some(column) = &mut self.columns[id.0] {
@@ -81,22 +81,21 @@ impl Topology {
         }
     }
 
-    /// The column of a label, if somebody has asked for it.
+    /// The column of a label, if it exists.
     pub(crate) fn column(&self, key: &str) -> Option<ColumnId> {
         self.by_key.get(key).copied()
     }
 
-    /// What value of a label a node has.
     pub(crate) fn value(&self, column: ColumnId, node: NodeIndex) -> Option<ValueId> {
         *self.columns[column.0].as_ref()?.of_node.get(node.slot())?
     }
 
-    /// How long an array by value must be.
+    /// Length of an array indexed by value.
     pub(crate) fn width(&self, column: ColumnId) -> usize {
         self.columns[column.0].as_ref().map_or(0, |column| column.users.len())
     }
 
-    /// Notes the labels of a node; none if it is gone.
+    /// Updates the values of a node from its labels; none removes the node.
     pub(super) fn set_node(&mut self, index: NodeIndex, node: Option<&Node>) {
         for column in self.columns.iter_mut().flatten() {
             column.set(index, node);

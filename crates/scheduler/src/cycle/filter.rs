@@ -1,4 +1,4 @@
-//! Which nodes are for a pod.
+//! Filtering: the nodes that are feasible for a pod.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -12,21 +12,21 @@ use crate::framework::{Code, Filter, PluginSet, PreFilter, Profile, Rejection};
 use crate::view::Pod;
 use crate::world::World;
 
-/// So many nodes are always compared if they are there, and at least so many of a hundred:
-/// `minFeasibleNodesToFind` and `minFeasibleNodesPercentageToFind` of upstream.
+/// Lower bounds on the number of nodes to score: `minFeasibleNodesToFind` and
+/// `minFeasibleNodesPercentageToFind` of kube-scheduler.
 const MIN_FEASIBLE_NODES: usize = 100;
 const MIN_FEASIBLE_PERCENTAGE: usize = 5;
 
-/// Of an attempt in which plugins are looked at one by one, so many nodes tell how long each takes: to look at the
-/// clock for every node would cost more than most plugins do.
+/// Number of nodes for which a sampled cycle measures the duration of each Filter plugin. Reading the clock
+/// for every node would cost more than most plugins do.
 const TIMED_NODES: usize = 8;
 
-/// A filter, and whose it is.
+/// A filter with the plugin that returned it.
 pub(crate) struct Active<'w> {
-    /// The place of the plugin in its profile.
+    /// Index of the plugin in its profile.
     pub(crate) place: usize,
     pub(crate) filter: Filter<'w>,
-    /// How often it was asked.
+    /// Number of calls.
     asked: Cell<u32>,
 }
 
@@ -35,19 +35,19 @@ impl<'a> Active<'a> {
         Self { place, filter, asked: Cell::new(0) }
     }
 
-    /// The filter that stands for trying things out.
+    /// Independent copies of the filters, for evaluating hypothetical pods.
     pub(crate) fn copies<'w>(filters: &[Active<'w>]) -> Vec<Active<'w>> {
         filters.iter().map(|active| Active::new(active.place, active.filter.boxed())).collect()
     }
 
-    /// What copies were asked counts as asked.
+    /// Adds the calls of copies to the original filters.
     pub(crate) fn count_back(copies: &[Active<'_>], filters: &[Active<'_>]) {
         for (copy, active) in copies.iter().zip(filters) {
             active.asked.set(active.asked.get() + copy.asked.take());
         }
     }
 
-    /// Notes how often each was asked.
+    /// Adds the number of calls of each filter to the trace.
     pub(super) fn report(filters: &[Active<'_>], trace: &mut Trace) {
         for active in filters {
             trace.evaluated(Point::Filter, active.place, active.asked.get());
@@ -55,20 +55,20 @@ impl<'a> Active<'a> {
     }
 }
 
-/// What plugins have to say before any node is looked at.
+/// Combined result of the PreFilter plugins.
 pub(super) struct PreFiltered<'w> {
     pub(super) filters: Vec<Active<'w>>,
     pub(super) only: Option<Only>,
 }
 
-/// The only nodes that come into question, and who said so.
+/// The only nodes to examine, and the plugins that restricted the search to them.
 pub(super) struct Only {
     nodes: Vec<NodeIndex>,
     by: PluginSet,
     names: String,
 }
 
-/// Asks everyone before any node is looked at. The error is who refuses all of them, and why.
+/// Runs PreFilter of all plugins. The error is the rejecting plugin's index and its rejection.
 pub(super) fn pre_filter<'w>(
     profile: &'w Profile,
     world: &'w World,
@@ -129,7 +129,7 @@ fn note(trace: &mut Trace, place: usize, answer: &PreFilter<'_>, asked: Duration
     trace.evaluated(Point::PreFilter, place, u32::from(status != Status::Skip));
 }
 
-/// The nodes that are for a pod, as many as are worth comparing; or what went wrong.
+/// Runs the filters until enough feasible nodes are found. The error is the message of a failed plugin.
 #[expect(clippy::too_many_arguments, reason = "all of it is what one attempt is about")]
 pub(super) fn feasible(
     profile: &Profile,
@@ -182,8 +182,8 @@ pub(super) fn feasible(
     Ok(feasible)
 }
 
-/// Notes how long each plugin takes for a node. It is asked once more for that, so that who is not looked at pays
-/// nothing.
+/// Measures each Filter plugin on one node. The plugins run a second time for it, so that cycles that are
+/// not sampled pay nothing.
 fn time(filters: &[Active<'_>], info: &NodeInfo, trace: &mut Trace) {
     for active in filters {
         let asked = trace.begin_plugin();
@@ -200,7 +200,7 @@ fn is_named(node: &crate::view::Node, name: &str) -> bool {
     !name.is_empty() && *node.metadata.name == *name
 }
 
-/// After how many nodes that fit the search ends.
+/// Number of feasible nodes after which the search ends.
 pub(super) fn nodes_to_find(nodes: usize, percentage: usize) -> usize {
     if nodes < MIN_FEASIBLE_NODES {
         return nodes;
@@ -210,7 +210,8 @@ pub(super) fn nodes_to_find(nodes: usize, percentage: usize) -> usize {
     (nodes * percentage / 100).max(MIN_FEASIBLE_NODES)
 }
 
-/// Whether a node is for a pod, also when everyone at least as important has come who was promised it.
+/// Runs the filters on a node; if pods of equal or higher priority are nominated to it, first as if they
+/// were there.
 pub(crate) fn fits(
     filters: &[Active<'_>],
     world: &World,

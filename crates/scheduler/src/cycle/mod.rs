@@ -1,5 +1,5 @@
-//! One attempt to find a node for a pod, from what is known to what is decided. It waits for nothing and
-//! changes nothing outside.
+//! One scheduling cycle: from the cached cluster state to a node or a diagnosis. It neither waits nor has
+//! side effects.
 
 mod filter;
 mod score;
@@ -20,12 +20,12 @@ use crate::framework::{Code, Nomination, PostFilter, Profile, Rejection};
 use crate::view::Pod;
 use crate::world::World;
 
-/// What goes on from one attempt to the next.
+/// State that carries over from one scheduling cycle to the next.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// Where to begin with the nodes, so that all of them have their turn.
+    /// Index of the node to start with, so that successive cycles examine all nodes.
     next: usize,
-    /// Chooses among nodes that are equally good.
+    /// Selects among nodes with equal scores.
     rng: Rng,
 }
 
@@ -35,30 +35,30 @@ impl Turns {
     }
 }
 
-/// An attempt in progress.
+/// A scheduling cycle in progress.
 pub struct Attempt<'w> {
     pub(crate) world: &'w World,
     pub(crate) pod: &'w Arc<Pod>,
-    /// What is asked about each node.
+    /// The filters that PreFilter returned.
     pub(crate) filters: Vec<Active<'w>>,
     pub(crate) rng: &'w mut Rng,
 }
 
 impl Attempt<'_> {
-    /// What is known.
+    /// The cluster state the cycle reads.
     pub fn world(&self) -> &World {
         self.world
     }
 
-    /// The pod that is to be scheduled.
+    /// The pod to schedule.
     pub fn pod(&self) -> &Arc<Pod> {
         self.pod
     }
 
-    /// Whether a node were for the pod if these others were not there.
+    /// Runs the filters for a node as if the given pods were not there.
     ///
     /// # Errors
-    /// Why it would not be.
+    /// The rejection of the first filter that fails.
     pub fn fits_without(&self, node: &str, others: &[Arc<Pod>]) -> Result<(), Rejection> {
         let Some(info) = self.world.cache.find(node) else {
             return Err(Rejection::unresolvable("node is not known"));
@@ -74,20 +74,20 @@ impl Attempt<'_> {
     }
 }
 
-/// What came of an attempt.
+/// Result of a scheduling cycle.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// This node is for it.
+    /// The chosen node.
     Fits(Box<str>),
-    /// No node is, and this came of trying to make room.
+    /// No node is feasible; with the result of PostFilter.
     Refused(Box<Diagnosis>, PostFilter),
-    /// There is no node at all.
+    /// The cluster has no nodes.
     NoNodes,
-    /// Nothing is known of it, because something went wrong.
+    /// A plugin returned an error.
     Failed(String),
 }
 
-/// Finds a node for a pod.
+/// Runs one scheduling cycle for a pod.
 pub(crate) fn schedule(
     profile: &Profile,
     world: &mut World,
@@ -142,7 +142,7 @@ pub(crate) fn schedule(
     outcome
 }
 
-/// The node a pod was promised, if it fits there now.
+/// The nominated node of a pod, if the pod fits there.
 fn nominated(world: &World, pod: &Pod, filters: &[Active<'_>]) -> Option<NodeIndex> {
     let promised = world.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
     if promised.is_empty() {
@@ -168,7 +168,7 @@ fn refused<'w>(
     Outcome::Refused(Box::new(diagnosis), made_room)
 }
 
-/// Asks who can make room, until somebody does.
+/// Runs the PostFilter plugins in order until one nominates a node.
 fn post_filter(
     profile: &Profile,
     attempt: &mut Attempt<'_>,

@@ -1,4 +1,4 @@
-//! Which of the nodes that are for a pod is best.
+//! Scoring: the best of the feasible nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use crate::framework::{MAX_NODE_SCORE, NodeScore, PreScore, Profile};
 use crate::view::Pod;
 use crate::world::World;
 
-/// What a plugin has to say, and its place in the profile.
+/// The scorers that PreScore returned, with the index of their plugin in the profile.
 type Scorers<'w> = Vec<(usize, Box<dyn NodeScore + 'w>)>;
 
-/// The best node, any of them if several are; or what went wrong.
+/// The node with the highest score, a random one if several are equal. The error is the message of a failed
+/// plugin.
 pub(super) fn best(
     profile: &Profile,
     world: &World,
@@ -31,7 +32,7 @@ pub(super) fn best(
     Ok(as_good.clone().nth(which).unwrap_or(nodes[0]))
 }
 
-/// What each node is worth.
+/// Weighted sum of all plugins' scores for each node.
 pub(super) fn totals(
     profile: &Profile,
     world: &World,
@@ -114,7 +115,7 @@ fn add_up(
     Ok(totals)
 }
 
-/// Notes what it took to ask a plugin about all nodes: for one of them, which is what is told of.
+/// Records the mean duration of a Score plugin per node, which is what the metric reports.
 fn end_scores(trace: &mut Trace, place: usize, nodes: u32, asked: Duration) {
     trace.evaluated(Point::Score, place, nodes);
     if trace.is_sampled() {

@@ -1,4 +1,4 @@
-//! Whole attempts.
+//! Whole scheduling cycles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

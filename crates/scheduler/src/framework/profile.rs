@@ -1,4 +1,4 @@
-//! Which plugins decide about a pod, and how much each of them weighs.
+//! Profiles: the plugins that schedule a pod, and their weights.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use super::{About, Hint, Plugin};
 use crate::queue::Refusal;
 use crate::view::Pod;
 
-/// So many plugins a profile may have: each has a bit in a [`PluginSet`].
+/// Maximum number of plugins of a profile: each has a bit in a [`PluginSet`].
 pub(crate) const MAX_PLUGINS: usize = u64::BITS as usize;
 
-/// Some of the plugins of a profile, by their place in it.
+/// A set of plugins of a profile, by their index in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PluginSet(u64);
 
@@ -45,19 +45,19 @@ impl FromIterator<usize> for PluginSet {
     }
 }
 
-/// A plugin that is asked.
+/// An enabled plugin of a profile.
 #[derive(Clone)]
 pub(crate) struct Enabled {
     pub(crate) plugin: Arc<dyn Plugin>,
-    /// How much its scores count.
+    /// Weight of its scores.
     pub(crate) weight: i64,
 }
 
-/// How pods that name this scheduler are scheduled.
+/// The plugins for the pods that name one scheduler.
 pub(crate) struct Profile {
     pub(crate) scheduler_name: Box<str>,
     pub(crate) plugins: Vec<Enabled>,
-    /// How many of a hundred nodes are compared; zero to go by how many there are.
+    /// Percentage of nodes to score; zero for an adaptive percentage.
     pub(crate) percentage_of_nodes_to_score: usize,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Debug for Profile {
 }
 
 impl Profile {
-    /// The names of some plugins, in alphabetical order.
+    /// The names of a set of plugins, in alphabetical order.
     pub(crate) fn names(&self, set: PluginSet) -> Vec<&'static str> {
         let places = (0..self.plugins.len()).filter(|place| set.contains(*place));
         let mut names: Vec<_> = places.map(|place| self.plugins[place].plugin.name()).collect();
@@ -77,13 +77,13 @@ impl Profile {
         names
     }
 
-    /// Who wants to know of events of a sort.
+    /// The plugins that subscribe to an event type.
     pub(crate) fn wanting(&self, about: About) -> PluginSet {
         let enabled = self.plugins.iter().enumerate();
         enabled.filter(|(_, enabled)| enabled.plugin.wants(about)).map(|(place, _)| place).collect()
     }
 
-    /// Whether those of the plugins that refused a pod think that it may be schedulable now, as they are asked.
+    /// The hint for an unschedulable pod: calls `ask` for the plugins that rejected it.
     pub(crate) fn hint(&self, refusal: Refusal, mut ask: impl FnMut(&dyn Plugin) -> bool) -> Hint {
         let enabled = self.plugins.iter().enumerate();
         let mut hint = Hint::Skip;
@@ -102,12 +102,13 @@ impl Profile {
         hint
     }
 
-    /// The place of a plugin.
+    /// The index of a plugin in the profile.
     pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
         self.plugins.iter().position(|enabled| enabled.plugin.name() == name)
     }
 
-    /// The first plugin that holds a pod back. Each that is asked is told of, and what it said.
+    /// The first plugin whose PreEnqueue holds the pod back. Calls `asked` with the result of each plugin
+    /// called.
     pub(crate) fn gate(&self, pod: &Pod, mut asked: impl FnMut(&'static str, bool)) -> Option<usize> {
         self.plugins.iter().position(|Enabled { plugin, .. }| {
             let is_free = plugin.pre_enqueue(pod);

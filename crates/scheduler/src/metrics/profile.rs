@@ -1,4 +1,4 @@
-//! What is counted for each profile, with the series that are needed for every pod looked up once.
+//! Metrics of one profile, with cached series for everything that changes with every pod.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::families::Families;
 use crate::cycle::{Point, Status, Trace};
 use crate::framework::{PluginSet, Profile};
 
-/// A series that is there once something was counted.
+/// A series that is created at its first use.
 type Lazy<M> = OnceLock<Arc<M>>;
 
-/// What is counted of one plugin for every pod.
+/// Cached series of one plugin.
 #[derive(Debug, Default)]
 struct PluginMetrics {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! What the page of metrics tells.
+//! The text of the metrics endpoint.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A node should not run out of one thing while much of another is left.
+//! NodeResourcesBalancedAllocation: prefers nodes on which the pod balances CPU and memory utilization.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ impl Plugin for NodeResourcesBalancedAllocation {
     }
 
     fn pre_score<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
-        // Who wants nothing changes no balance, and would come to one node with all the others.
+        // A pod without requests does not change the balance, so all such pods would get the same node.
         if pod.requests.milli_cpu == 0 && pod.requests.memory == 0 {
             return PreScore::Skip;
         }
@@ -28,7 +28,7 @@ struct Balance<'w> {
 }
 
 impl NodeScore for Balance<'_> {
-    /// By how much the balance is better with the pod than without: between half of the most and all of it.
+    /// Change of the balance caused by the pod, scaled around `MAX_NODE_SCORE / 2`.
     fn score(&self, info: &NodeInfo) -> i64 {
         let (offered, taken) = (info.allocatable(), &info.requested);
         let balance = |cpu: i64, memory: i64| {
@@ -47,7 +47,7 @@ impl NodeScore for Balance<'_> {
     }
 }
 
-/// How much of what a node has is taken; none if it has nothing of it.
+/// Utilized fraction of a resource; none if the node has none of it.
 fn share(taken: i64, offered: i64) -> Option<f64> {
     (offered != 0).then(|| (taken as f64 / offered as f64).min(1.0))
 }

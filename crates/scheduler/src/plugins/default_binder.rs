@@ -1,4 +1,4 @@
-//! Telling the server where a pod runs.
+//! DefaultBinder: binds a pod through its `binding` subresource.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::view::Pod;
 use crate::world::World;
 
 pub(crate) struct DefaultBinder {
-    /// None where nothing is written, as in a simulation.
+    /// None in a simulation, where nothing is written.
     pods: Option<Objects>,
 }
 

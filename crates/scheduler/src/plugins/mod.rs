@@ -1,6 +1,6 @@
-//! The rules of the default profile, one file each, and the table of them.
+//! The plugins of the default profile, one file each, and the table of them.
 //!
-//! `DynamicResources` comes with the node, which has the devices it is about.
+//! `DynamicResources` will be added with the node, which has the devices it allocates.
 
 mod balanced_allocation;
 mod default_binder;
@@ -34,14 +34,14 @@ use crate::framework::profile::{Enabled, MAX_PLUGINS, Profile};
 use crate::framework::{Handle, MAX_NODE_SCORE, Plugin};
 use crate::registry::{PluginContext, PluginFeed, Registry};
 
-/// What plugins that write need; nothing is written without it.
+/// Clients of the plugins that write; without them nothing is written.
 #[derive(Clone, Default)]
 pub(crate) struct Writers {
     pub(crate) pods: Option<Objects>,
     pub(crate) volumes: Option<VolumeWriter>,
 }
 
-/// The plugins of the default profile in upstream's order, each with what it weighs there.
+/// The plugins of the default profile in kube-scheduler's order, with their default weights.
 fn default_plugins(config: &ProfileConfig, writers: &Writers) -> Vec<(Arc<dyn Plugin>, i64)> {
     let affinity = inter_pod_affinity::InterPodAffinity::new(config.hard_pod_affinity_weight);
     vec![
@@ -66,10 +66,10 @@ fn default_plugins(config: &ProfileConfig, writers: &Writers) -> Vec<(Arc<dyn Pl
     ]
 }
 
-/// More than that no plugin can weigh, so that no sum of scores is too large for a number.
+/// Maximum weight of a plugin; it keeps the sum of weighted scores below `i64::MAX`.
 const MAX_WEIGHT: i64 = i64::MAX / MAX_NODE_SCORE / MAX_PLUGINS as i64;
 
-/// A profile as it was asked for.
+/// Builds a profile from its configuration.
 pub(crate) fn profile(
     config: &ProfileConfig,
     registry: &Registry,

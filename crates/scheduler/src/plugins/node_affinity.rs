@@ -1,4 +1,4 @@
-//! Pods that want nodes with certain labels or names.
+//! NodeAffinity: node selector and node affinity of pods.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Plugin for NodeAffinity {
     }
 }
 
-/// Whether a pod wants to be on a node, as far as labels and names go.
+/// True if a node matches the pod's node selector and required node affinity.
 pub(crate) fn is_wanted(pod: &Pod, node: &Node) -> bool {
     pod.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
         && (pod.affinity.as_ref())

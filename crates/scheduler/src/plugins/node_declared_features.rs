@@ -1,4 +1,4 @@
-//! A node must have declared what a pod needs beyond what all nodes can.
+//! NodeDeclaredFeatures: a node must have declared the features that a pod requires.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Plugin for NodeDeclaredFeatures {
     }
 
     fn hint(&self, _world: &World, _pod: &Pod, event: &ClusterEvent) -> bool {
-        // What a pod needs cannot change.
+        // The features a pod requires cannot change.
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::NodeChanged { changes, .. } => changes.features,

@@ -1,4 +1,4 @@
-//! Pods that say themselves which node they want.
+//! NodeName: pods with `spec.nodeName` fit that node only.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A port of a node is taken once.
+//! NodePorts: a host port of a node can be used by one pod only.
 
 use std::sync::Arc;
 

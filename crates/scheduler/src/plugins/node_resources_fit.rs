@@ -1,4 +1,5 @@
-//! A node must have what a pod wants, and the one with the most left over is best.
+//! NodeResourcesFit: a node must have enough free resources, and scores higher the more remain free
+//! (LeastAllocated).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -50,12 +51,12 @@ impl Plugin for NodeResourcesFit {
     }
 }
 
-/// Whether a pod would fit if nothing else were there.
+/// True if a pod fits on a node without other pods.
 fn fits_alone(pod: &Pod, node: &Arc<Node>) -> bool {
     Fits { wanted: &pod.requests }.filter(&NodeInfo::alone(Arc::clone(node))).is_ok()
 }
 
-/// Whether less of something is taken that is wanted.
+/// True if the use of a requested resource decreased.
 fn freed_some(wanted: &Resources, before: &Resources, now: &Resources) -> bool {
     (wanted.milli_cpu > 0 && now.milli_cpu < before.milli_cpu)
         || (wanted.memory > 0 && now.memory < before.memory)
@@ -63,7 +64,7 @@ fn freed_some(wanted: &Resources, before: &Resources, now: &Resources) -> bool {
         || (wanted.scalars.iter()).any(|(name, amount)| *amount > 0 && now.scalar(name) < before.scalar(name))
 }
 
-/// Whether a node has more of something that is wanted, or room for more pods.
+/// True if a node has more of a requested resource, or allows more pods.
 fn offers_more(wanted: &Resources, before: &Resources, now: &Resources) -> bool {
     now.pods > before.pods || freed_some(wanted, now, before)
 }
@@ -73,7 +74,7 @@ struct Fits<'w> {
     wanted: &'w Resources,
 }
 
-/// What a node is short of, while it is looked at.
+/// Resources of which a node has too little, collected while it is checked.
 #[derive(Default)]
 struct Short {
     rejection: Option<Rejection>,
@@ -84,7 +85,7 @@ impl Short {
         if wanted <= 0 || wanted <= offered - taken {
             return;
         }
-        // More than the node has at all is not to be had by anybody's going.
+        // Preemption cannot help if the node does not have that much at all.
         let resolvable = wanted <= offered;
         self.note(reason(), resolvable);
     }
@@ -141,7 +142,7 @@ impl NodeScore for LeastAllocated<'_> {
     }
 }
 
-/// How much is left; none if the node has nothing of it anyway.
+/// The free fraction of a resource, scaled to a score; none if the node has none of it.
 fn share_left(offered: i64, taken: i64) -> Option<i64> {
     (offered != 0).then(|| if taken > offered { 0 } else { (offered - taken) * MAX_NODE_SCORE / offered })
 }

@@ -1,4 +1,4 @@
-//! Nodes that take no more pods, but for those who do not mind.
+//! NodeUnschedulable: cordoned nodes reject pods that do not tolerate the unschedulable taint.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Plugin for NodeUnschedulable {
     }
 
     fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        // Who does not mind needs not to be asked about any node.
+        // A pod that tolerates the taint fits any node.
         if tolerates(&pod.tolerations) { PreFilter::Skip } else { PreFilter::Filter(Box::new(Schedulable)) }
     }
 

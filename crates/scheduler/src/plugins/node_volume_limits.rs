@@ -1,6 +1,6 @@
-//! A node can have only so many volumes of a driver.
+//! NodeVolumeLimits: the limit of attached volumes per CSI driver and node.
 //!
-//! Volumes of drivers that were once part of Kubernetes are not translated to those that replaced them.
+//! In-tree volumes are not translated to those of the CSI drivers that replaced them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -62,14 +62,14 @@ fn claims(pod: &Pod) -> impl Iterator<Item = &str> {
     pod.volumes.iter().filter_map(|volume| volume.claim_name())
 }
 
-/// A volume, by its driver and what that knows it by.
+/// A volume, identified by its driver and its volume handle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Volume {
     driver: Box<str>,
     handle: Box<str>,
 }
 
-/// The volume a claim stands for, or will; none if no driver has a limit for it.
+/// The volume of a claim, bound or to be provisioned; none if no driver can have a limit for it.
 fn volume_of(world: &World, pod: &Pod, name: &str) -> Option<Volume> {
     let storage = &world.storage;
     let claim = storage.claim(pod.namespace(), name)?;
@@ -77,7 +77,7 @@ fn volume_of(world: &World, pod: &Pod, name: &str) -> Option<Volume> {
         let csi = volume.csi.as_ref()?;
         return Some(Volume { driver: csi.driver.clone(), handle: csi.volume_handle.clone() });
     }
-    // It will be one of its own.
+    // A volume will be provisioned for the claim.
     let class = storage.classes.get(&claim.class)?;
     let handle = format!("unbound/{}/{name}", pod.namespace());
     Some(Volume { driver: class.provisioner.clone(), handle: handle.into() })

@@ -1,4 +1,4 @@
-//! Pods with gates are not looked at before all of them are gone.
+//! SchedulingGates: holds a pod back until its last scheduling gate is removed.
 
 use crate::framework::{About, ClusterEvent, Plugin};
 use crate::view::Pod;

@@ -1,4 +1,4 @@
-//! Nodes keep away pods that do not tolerate their taints.
+//! TaintToleration: nodes reject pods that do not tolerate their taints.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Plugin for TaintToleration {
             let node = world.cache.info(*node).node.as_ref();
             node.is_some_and(|node| node.taints.iter().any(is_preference))
         };
-        // All nodes would get the same, which makes no difference.
+        // All nodes would get the same score.
         if !nodes.iter().any(unwelcoming) {
             return PreScore::Skip;
         }

@@ -1,4 +1,4 @@
-//! Every rule with upstream's cases.
+//! All plugins, with the test cases of kube-scheduler.
 
 mod affinity;
 mod hints;

@@ -1,4 +1,5 @@
-//! A pod runs where its volumes can be reached, and volumes that wait for that are bound or made there.
+//! VolumeBinding: checks that a pod's volumes are reachable from the node, and binds or provisions volumes
+//! of claims that wait for the first consumer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +21,18 @@ use crate::view::{Node, Pod};
 use crate::world::World;
 
 const UNBOUND: &str = "pod has unbound immediate PersistentVolumeClaims";
-/// By which a volume says that it was not its maker who chose its claim.
+/// Annotation of a volume whose claim was chosen by the binder and not by the volume's creator.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// How long volumes may take to be bound or made, before the pod is scheduled anew: upstream's default.
+/// How long binding and provisioning may take before the pod is rescheduled: kube-scheduler's default.
 const BIND_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(crate) struct VolumeBinding {
-    /// None where nothing is written, as in a simulation.
+    /// None in a simulation, where nothing is written.
     writer: Option<VolumeWriter>,
 }
 
-/// Writes down which claim gets which volume, and sees what becomes of it.
+/// Writes volume bindings, and waits for the PersistentVolume controller to complete them.
 #[derive(Clone)]
 pub(crate) struct VolumeWriter {
     clock: Clock,
@@ -172,7 +173,7 @@ impl VolumeWriter {
         Ok(())
     }
 
-    /// Writes down what was decided, and waits until it is so.
+    /// Writes the reserved bindings and waits until they are complete.
     async fn bind(&self, cluster: &ClusterId, needed: &PodVolumes, node: &Node) -> Result<(), BindError> {
         for (volume, claim) in &needed.bindings {
             let key = ObjectKey::cluster_wide(cluster.clone(), &*volume.metadata.name);
@@ -188,7 +189,7 @@ impl VolumeWriter {
         let deadline = self.clock.now() + BIND_TIMEOUT;
         let late = || BindError("binding volumes: context deadline exceeded".to_owned());
         tokio::select! {
-            // Both may be dropped: they only wait.
+            // Both are cancel-safe: they only wait.
             biased;
             bound = self.bound(cluster, needed, node) => bound,
             () = self.clock.sleep_until(deadline) => Err(late()),
@@ -200,7 +201,7 @@ impl VolumeWriter {
         answer.map(drop).map_err(|error| BindError(error.to_string()))
     }
 
-    /// Returns when everything is bound.
+    /// Waits until all claims are bound.
     async fn bound(&self, cluster: &ClusterId, needed: &PodVolumes, node: &Node) -> Result<(), BindError> {
         let (mut claims, mut volumes) = (self.known_claims.changes(), self.known_volumes.changes());
         loop {
@@ -208,7 +209,7 @@ impl VolumeWriter {
                 return Ok(());
             }
             tokio::select! {
-                // Both may be dropped: they only wait.
+                // Both are cancel-safe: they only wait.
                 biased;
                 () = claims.next() => {}
                 () = volumes.next() => {}
@@ -254,7 +255,7 @@ fn claim_key(cluster: &ClusterId, claim: &Claim) -> ObjectKey {
     ObjectKey::namespaced(cluster.clone(), &*claim.metadata.namespace, &*claim.metadata.name)
 }
 
-/// What makes a volume a claim's.
+/// A patch that binds a volume to a claim.
 fn claim_ref(volume: &PersistentVolume, claim: &Claim) -> Value {
     let mut patch = json!({
         "metadata": {"resourceVersion": volume.metadata.resource_version},

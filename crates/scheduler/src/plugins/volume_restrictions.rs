@@ -1,4 +1,5 @@
-//! Disks that only one pod, or only readers, can use on a node; and claims that only one pod can use at all.
+//! VolumeRestrictions: disks that one node may use only once or read-only, and claims with
+//! ReadWriteOncePod.
 
 use std::sync::Arc;
 
@@ -75,9 +76,9 @@ fn shares_a_volume(pod: &Pod, other: &Pod) -> bool {
 #[derive(Clone)]
 struct Usable<'w> {
     pod: &'w Pod,
-    /// Claims that only one pod can use.
+    /// Claims with ReadWriteOncePod.
     exclusive: Vec<&'w str>,
-    /// How many of them others use.
+    /// Number of them that are in use.
     taken: i64,
 }
 

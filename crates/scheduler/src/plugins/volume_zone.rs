@@ -1,4 +1,4 @@
-//! Volumes that say by their labels in which zone they are.
+//! VolumeZone: volumes whose labels restrict them to zones or regions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::world::World;
 
 const REASON: &str = "node(s) had no available volume zone";
 
-/// The labels, and what the older ones are called today.
+/// The labels, each with the stable label that replaces it.
 const LABELS: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", ZONE),
     ("failure-domain.beta.kubernetes.io/region", REGION),
@@ -19,12 +19,12 @@ const LABELS: [(&str, &str); 4] = [
     (REGION, REGION),
 ];
 
-/// What stands between zones of a volume that is in several.
+/// Separator between the zones of a volume that is in several.
 const BETWEEN_ZONES: &str = "__";
 
 pub(crate) struct VolumeZone;
 
-/// A label of a volume that its node must have, with one of these values.
+/// A label that the node must have, with one of the given values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     label: &'static str,
@@ -114,7 +114,7 @@ struct InZone {
 impl<'w> NodeFilter<'w> for InZone {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
         let Some(node) = &info.node else { return Ok(()) };
-        // A cluster of one zone need not say so.
+        // A node without any of these labels counts as being in a cluster of one zone.
         if !LABELS.iter().any(|(label, _)| node.labels.contains_key(label)) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! From one place in the queue to another, and what is counted on the way.
+//! Moves of pods between the parts of the queue, with their metrics.
 
 use coracle_base::Timestamp;
 
@@ -26,7 +26,7 @@ impl Queue {
         self.put(uid, Place::Active(turn), event);
     }
 
-    /// Holds a pod back, for a plugin.
+    /// Gates a pod on behalf of a plugin.
     pub(super) fn hold_back(&mut self, uid: &str, plugin: usize, event: &'static str) {
         let is_news = !self.is_gated(uid);
         self.leave(uid);
@@ -42,7 +42,7 @@ impl Queue {
         }
     }
 
-    /// Notes another attempt at a pod, which was refused.
+    /// Records a rejected attempt.
     pub(super) fn count_refusal(
         &mut self,
         uid: &str,
@@ -61,7 +61,7 @@ impl Queue {
         }
     }
 
-    /// Notes another attempt at a pod.
+    /// Records an attempt.
     pub(super) fn again(&mut self, uid: &str, now: Timestamp, change: impl FnOnce(&mut Entry)) {
         if self.is_in_flight(uid) {
             self.metrics.in_flight(-1.0);
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// Puts a pod somewhere else, because of an event.
+    /// Moves a pod because of an event.
     pub(super) fn put(&mut self, uid: &str, place: Place, event: &'static str) {
         self.leave(uid);
         self.enter(uid, place);
@@ -102,7 +102,7 @@ impl Queue {
         }
     }
 
-    /// Takes a pod out of wherever it waits.
+    /// Removes a pod from the part of the queue it is in.
     pub(super) fn leave(&mut self, uid: &str) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
         let place = std::mem::replace(&mut entry.place, Place::InFlight);

@@ -1,4 +1,4 @@
-//! Who comes when, with times given by hand.
+//! Queue order and backoff, with explicit times.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn plugin(place: usize) -> PluginSet {
     [place].into_iter().collect()
 }
 
-/// The pods that can be tried, one after the other.
+/// All pods that can be popped now.
 fn popped(queue: &mut Queue, now: Timestamp) -> Vec<String> {
     std::iter::from_fn(|| queue.pop(now)).map(|popped| popped.pod.metadata.name.to_string()).collect()
 }
@@ -72,7 +72,7 @@ fn who_was_refused_often_comes_after_those_who_were_not() {
     queue.refused("again", plugin(1), PluginSet::default(), START + SECOND);
     queue.wake_one("again", "Event", Hint::AfterBackoff, None, START + SECOND);
     queue.add(pod("newer", 0), 0, None, START + SECOND);
-    // The second time it waits two seconds, and the one in which that ends.
+    // The second backoff is two seconds, plus the rest of the second in which it ends.
     let over = START + 4 * SECOND;
     assert_eq!(popped(&mut queue, over), ["again", "newer"]);
 }

@@ -1,4 +1,4 @@
-//! What follows from an attempt to schedule a pod.
+//! Handling of the result of a scheduling cycle.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::metrics::AttemptResult;
 use crate::queue::Popped;
 use crate::view::Pod;
 
-/// What is being done about a pod.
+/// Tasks started for a pod.
 pub(super) type Begun = Vec<Task<Finished>>;
 
-/// How pods go for another that are not on a node yet, as upstream says it.
+/// Suffix of the event for a victim that was not bound yet, in kube-scheduler's wording.
 const IN_MEMORY: &str = " (in kube-scheduler memory).";
 
-/// What a pod that made room before it had to be deleted is told.
+/// Verdict message of a waiting pod that was preempted.
 const PREEMPTED: &str = "preempted";
 
-/// Decides about a pod, and begins what follows.
+/// Runs a scheduling cycle for a pod and starts the tasks that follow from its result.
 pub(super) fn schedule(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -33,7 +33,7 @@ pub(super) fn schedule(
 ) -> Begun {
     let Popped { pod, profile } = popped;
     if cluster.world.cache.pod(&pod.metadata.uid).is_some() {
-        // Somebody else has decided meanwhile.
+        // Another scheduler has assigned the pod meanwhile.
         cluster.queue.remove(&pod.metadata.uid);
         return Vec::new();
     }
@@ -73,7 +73,7 @@ struct Attempted<'a> {
 }
 
 impl Attempted<'_> {
-    /// Puts the pod on a node and has it brought there, if nobody objects.
+    /// Assumes the pod on its node, and binds it unless Reserve or Permit plugins object.
     fn place(&mut self, node: &str) -> Begun {
         let placed = Arc::new(self.pod.on_node(node));
         self.cluster.world.cache.assume(Arc::clone(&placed));
@@ -108,7 +108,7 @@ impl Attempted<'_> {
         }
     }
 
-    /// Takes back where the pod was to run, because a plugin objects.
+    /// Undoes the assumption after a Reserve or Permit plugin rejected the pod.
     fn take_back(&mut self, placed: &Pod, point: &str, by: usize, rejection: &Rejection) -> Begun {
         binding::unreserve(self.cluster, self.profile, placed);
         self.cluster.world.cache.forget(&placed.metadata.uid);
@@ -141,7 +141,7 @@ impl Attempted<'_> {
         self.rules.metrics.victims(victims.len());
         self.count(AttemptResult::Unschedulable);
         let id = self.cluster.world.cluster.clone();
-        // The condition first: who sees a victim go can see why.
+        // The condition is written first, so that the reason for a deleted victim can be looked up.
         let told = self.tell(Reason::Unschedulable, &message, &nomination);
         let victims = victims.into_iter().filter(|victim| !victim.is_terminating());
         let victims: Vec<_> = victims.filter(|victim| !self.preempt_in_memory(victim, node)).collect();
@@ -150,7 +150,7 @@ impl Attempted<'_> {
         told.into_iter().chain([preempted]).collect()
     }
 
-    /// Has a pod go that is not on its node yet, without deleting it. Whether that is possible.
+    /// Preempts a victim that is not bound yet, without deleting it. False if the victim is bound already.
     fn preempt_in_memory(&self, victim: &Pod, node: &str) -> bool {
         let (id, uid) = (&self.cluster.world.cluster, &victim.metadata.uid);
         let is_going = match self.rules.waiting.get(id, uid) {
@@ -170,7 +170,7 @@ impl Attempted<'_> {
         self.tell(Reason::Unschedulable, message, nomination).into_iter().collect()
     }
 
-    /// Something went wrong. It is tried again after a while.
+    /// Retries the pod after a backoff because of an error.
     fn fail(&mut self, message: &str) -> Begun {
         self.count(AttemptResult::Error);
         self.cluster.queue.failed(&self.pod.metadata.uid, self.now);
@@ -189,11 +189,11 @@ impl Attempted<'_> {
     }
 }
 
-/// Victims have been sent away for a pod, which is tried again.
+/// Retries a pod after its victims were evicted.
 pub(super) fn made_room(cluster: &mut Cluster, pod: &Pod, plugins: PluginSet, now: Timestamp) {
     let uid = &pod.metadata.uid;
     if cluster.world.cache.pod(uid).is_some() {
-        // Somebody else has decided meanwhile.
+        // Another scheduler has assigned the pod meanwhile.
         cluster.queue.remove(uid);
     } else {
         cluster.queue.retry(uid, plugins, PluginSet::default(), now);

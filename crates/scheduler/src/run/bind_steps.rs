@@ -1,4 +1,4 @@
-//! What is done to bring a pod to its node, by plugins, one after the other.
+//! The binding cycle: PreBind and Bind plugins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::framework::{BindError, Binding, PreBind};
 use crate::metrics::SchedulerMetrics;
 use crate::view::Pod;
 
-/// Why what was to be done first was called off, as upstream says it.
+/// Error of a binding cycle that was cancelled, in kube-scheduler's wording.
 const PREEMPTED: &str = "preempted by DefaultPreemption";
 
-/// What plugins do, and who does it.
+/// The binding cycle of one pod.
 pub(super) struct BindSteps {
     before: Vec<(&'static str, PreBind)>,
     bind: Option<(&'static str, Binding)>,
@@ -24,12 +24,12 @@ pub(super) struct BindSteps {
     costs: Costs,
 }
 
-/// Where it is noted what each step costs.
+/// Records the duration of each step.
 #[derive(Clone)]
 struct Costs {
     clock: Clock,
     metrics: Arc<SchedulerMetrics>,
-    /// Whether plugins are looked at one by one.
+    /// True if single plugins are measured.
     is_sampled: bool,
 }
 
@@ -52,7 +52,7 @@ fn status(is_done: bool) -> Status {
 }
 
 impl BindSteps {
-    /// Asks plugins what they have to do for a pod that has its node.
+    /// Collects the PreBind and Bind steps for a pod.
     pub(super) fn new(cluster: &Cluster, pod: &Arc<Pod>, profile: usize, is_sampled: bool) -> Self {
         let (rules, world, node) = (&cluster.rules, &cluster.world, &*pod.node_name);
         let plugins = &rules.profiles[profile].plugins;
@@ -69,12 +69,12 @@ impl BindSteps {
         Self { before, bind, profile, costs }
     }
 
-    /// Whether something is done before the pod is bound.
+    /// True if there are PreBind steps.
     pub(super) fn has_to_prepare(&self) -> bool {
         !self.before.is_empty()
     }
 
-    /// Does it all. What is done first can be called off.
+    /// Runs all steps. `guard` can cancel the PreBind steps.
     pub(super) async fn run(self, guard: Option<PreBinding>) -> Result<(), BindError> {
         let Self { before, bind, profile, costs } = self;
         let began = costs.clock.uptime();
@@ -98,7 +98,7 @@ impl BindSteps {
     }
 }
 
-/// Does what has to be done before a pod is bound: neighbours that may together, the others one after the other.
+/// Runs the PreBind steps: adjacent parallel ones concurrently, the others one after the other.
 async fn prepare(
     before: Vec<(&'static str, PreBind)>,
     guard: Option<&PreBinding>,
@@ -119,7 +119,7 @@ async fn prepare(
             continue;
         };
         tokio::select! {
-            // Both may be dropped: what is half done is done anew, or found to be done, at the next attempt.
+            // Both may be dropped: the next attempt repeats an incomplete step or finds it done.
             biased;
             () = guard.cancelled() => {
                 let name = names.first().copied().unwrap_or_default();

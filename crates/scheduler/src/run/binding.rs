@@ -1,5 +1,5 @@
-//! What becomes of a pod that has a node: it may have to wait until plugins allow it to go there, is then brought
-//! there by a task of its own, and is scheduled anew if either fails.
+//! Reserve, Permit and the binding cycle of a pod whose node is chosen. The pod may have to wait for Permit
+//! plugins, is then bound by a task of its own, and is scheduled again if either fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -19,35 +19,35 @@ use crate::metrics::AttemptResult;
 use crate::queue::Refusal;
 use crate::view::Pod;
 
-/// When an attempt began, and whether plugins are looked at one by one in it.
+/// The start of an attempt, and whether single plugins are measured in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Started {
     pub(super) at: Duration,
     pub(super) is_sampled: bool,
 }
 
-/// A pod that has its node and waits to be allowed to go there.
+/// A pod with a chosen node that waits for Permit plugins.
 pub(super) struct Held {
     pub(super) pod: Arc<Pod>,
-    /// The plugins that made it wait, as if they had refused it.
+    /// The plugins it waits for, as if they had rejected it.
     pub(super) refusal: Refusal,
-    /// What has happened meanwhile that would help it, if they do refuse it.
+    /// The strongest hint of the events since then, which counts if they do reject it.
     pub(super) hint: Hint,
-    /// Says where it will run.
+    /// Writes the nominated node to the pod's status.
     pub(super) announced: Task<()>,
     pub(super) started: Started,
-    /// When it began to wait.
+    /// Start of the wait.
     pub(super) since: Duration,
 }
 
-/// What plugins say of whether a pod goes to its node now.
+/// Combined result of the Permit plugins.
 pub(super) enum Permitted {
     Now,
-    /// When these allow it, each within its time.
+    /// The pod waits for these plugins, with the timeout of each.
     Later(Vec<(usize, Duration)>),
 }
 
-/// Asks everyone who has something to note.
+/// Runs the Reserve plugins until one rejects the pod.
 pub(super) fn reserve(
     cluster: &mut Cluster,
     profile: &Profile,
@@ -64,7 +64,7 @@ pub(super) fn reserve(
     Ok(())
 }
 
-/// Takes back what everyone has noted.
+/// Runs the unreserve step of all plugins in reverse order.
 pub(super) fn unreserve(cluster: &mut Cluster, profile: usize, pod: &Pod) {
     let rules = Arc::clone(&cluster.rules);
     let began = rules.clock.uptime();
@@ -75,7 +75,7 @@ pub(super) fn unreserve(cluster: &mut Cluster, profile: usize, pod: &Pod) {
     rules.metrics.passed(profile, Point::Unreserve, Status::Success, took);
 }
 
-/// Asks everyone who has the last word.
+/// Runs the Permit plugins until one rejects the pod.
 pub(super) fn permit(
     cluster: &Cluster,
     profile: &Profile,
@@ -101,7 +101,7 @@ pub(super) fn permit(
     Ok(if waits.is_empty() { Permitted::Now } else { Permitted::Later(waits) })
 }
 
-/// Lets a pod wait until it is allowed to go to its node.
+/// Adds a pod to the waiting pods.
 pub(super) fn hold(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -129,7 +129,7 @@ pub(super) fn hold(
     rules.waiting.add(PodId::new(&cluster.world.cluster, &uid), &pod, &named, now);
 }
 
-/// Acts on what was decided of a pod that waited.
+/// Acts on the verdict about a waiting pod.
 pub(super) fn settle(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -169,7 +169,7 @@ pub(super) fn settle(
     }
 }
 
-/// Takes back where a pod was to run that waited in vain.
+/// Undoes the assumption of a waiting pod that was rejected or preempted.
 fn give_back(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -201,7 +201,7 @@ fn give_back(
         .collect()
 }
 
-/// Takes back where a pod was to run, which may help others.
+/// Removes an assumed pod from its node, which may make other pods schedulable.
 fn take_back(cluster: &mut Cluster, profile: usize, pod: &Arc<Pod>, now: Timestamp) {
     unreserve(cluster, profile, pod);
     if let Some(forgotten) = cluster.world.cache.forget(&pod.metadata.uid) {
@@ -218,7 +218,7 @@ fn count_failure(cluster: &Cluster, profile: usize, reason: Reason, started: Sta
     cluster.rules.metrics.attempted(profile, result, took);
 }
 
-/// Has a pod brought to its node.
+/// Starts the binding cycle of a pod.
 pub(super) fn bind(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -235,7 +235,7 @@ pub(super) fn bind(
     vec![task]
 }
 
-/// Whether what has to be done before a pod is bound may still be called off. Clones are the same.
+/// Cancellation state of the PreBind steps. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PreBinding {
     state: Arc<AtomicU8>,
@@ -247,7 +247,7 @@ const CANCELLED: u8 = 1;
 const FINISHED: u8 = 2;
 
 impl PreBinding {
-    /// Calls it off. Whether that was possible.
+    /// Cancels the PreBind steps. False if they are finished.
     pub(super) fn cancel(&self) -> bool {
         let order = Ordering::SeqCst;
         let is_off = match self.state.compare_exchange(RUNNING, CANCELLED, order, order) {
@@ -260,19 +260,19 @@ impl PreBinding {
         is_off
     }
 
-    /// From now on it cannot be called off. Whether it was not before.
+    /// Prevents cancellation from now on. False if the steps were cancelled.
     pub(super) fn finish(&self) -> bool {
         let order = Ordering::SeqCst;
         self.state.compare_exchange(RUNNING, FINISHED, order, order).is_ok()
     }
 
-    /// Returns when it is called off. Safe to drop.
+    /// Waits for the cancellation. Cancel-safe.
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
 }
 
-/// A pod has been bound.
+/// Records that a pod was bound.
 pub(super) fn bound(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -311,17 +311,17 @@ pub(super) fn bound(
     Vec::new()
 }
 
-/// A pod that could not be bound, and why.
+/// A pod whose binding failed.
 pub(super) struct Unbound<'a> {
     pub(super) pod: &'a Arc<Pod>,
     pub(super) profile: usize,
-    /// Whether people were told where it would run.
+    /// True if the nominated node was written to the pod's status.
     pub(super) was_announced: bool,
     pub(super) error: &'a str,
     pub(super) started: Started,
 }
 
-/// A pod could not be bound. It is scheduled anew, if it is still there.
+/// Handles a failed binding: the pod is scheduled again, if it still exists.
 pub(super) fn unbound(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -346,7 +346,7 @@ pub(super) fn unbound(
     effects.refused(&cluster.world.cluster, refused).into_iter().collect()
 }
 
-/// Whether a refusal is one of the pod, and not something that went wrong.
+/// True if the pod was rejected, false if the plugin failed.
 pub(super) fn is_refusal(rejection: &Rejection) -> bool {
     rejection.code != Code::Error
 }

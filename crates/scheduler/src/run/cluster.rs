@@ -1,4 +1,4 @@
-//! One cluster: what is known of it, and which of its pods wait.
+//! The scheduler's state of one cluster: its cache and its queue.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -17,11 +17,11 @@ use crate::queue::{Backoff, Queue, Refusal};
 use crate::view::{Node, Pod};
 use crate::world::World;
 
-/// For so many pods of those that an event may help it is noted how long plugins think about it: to look at the
-/// clock for each of thousands would cost more than the thinking.
+/// Number of hints measured per event: reading the clock for each of thousands of pods would cost more than
+/// the hints themselves.
 const TIMED_HINTS: u32 = 16;
 
-/// What is the same for all clusters.
+/// State shared by all clusters.
 pub(super) struct Rules {
     pub(super) profiles: Vec<Profile>,
     pub(super) sort: Arc<dyn QueueSort>,
@@ -29,12 +29,12 @@ pub(super) struct Rules {
     pub(super) waiting: WaitingPods,
     pub(super) metrics: Arc<SchedulerMetrics>,
     pub(super) clock: Clock,
-    /// How often pods were asked about before they came to a queue.
+    /// Number of PreEnqueue runs, for sampling.
     pub(super) gated: AtomicU64,
 }
 
 impl Rules {
-    /// Who holds a pod back.
+    /// The PreEnqueue plugin that holds a pod back.
     fn gate(&self, pod: &Pod, profile: usize) -> Option<usize> {
         let began = self.clock.uptime();
         let is_sampled = self.gated.fetch_add(1, Ordering::Relaxed) % 100 < SAMPLED_PERCENT;
@@ -54,17 +54,16 @@ impl Rules {
     }
 }
 
-/// A cluster.
 pub(super) struct Cluster {
     pub(super) rules: Arc<Rules>,
     pub(super) world: World,
     pub(super) queue: Queue,
     pub(super) turns: Turns,
-    /// Pods that wait to be allowed to go to their nodes.
+    /// Pods that wait for Permit plugins.
     pub(super) held: HashMap<Box<str>, Held>,
-    /// Pods for which something has to be done first.
+    /// Pods whose PreBind steps are in progress.
     pub(super) pre_binding: HashMap<Box<str>, PreBinding>,
-    /// What was last told of how much is known.
+    /// The cache size last reported to the metrics.
     counted: [usize; 3],
 }
 
@@ -82,7 +81,7 @@ impl Cluster {
         }
     }
 
-    /// Tells how much is known, if that has changed.
+    /// Updates the metrics of the cache size.
     pub(super) fn count(&mut self) {
         let now = self.world.cache.size();
         if now != self.counted {
@@ -92,7 +91,7 @@ impl Cluster {
         }
     }
 
-    /// Notes what happened, and wakes whom it may help.
+    /// Applies an informer event and moves the pods it may make schedulable.
     pub(super) fn take_in(&mut self, message: Message, now: Timestamp) {
         let event = match message {
             Message::Pod(change) => return self.pod(change, now),
@@ -127,7 +126,7 @@ impl Cluster {
         }
     }
 
-    /// What pods belong to helps nobody, so nobody is woken.
+    /// Applies an event of a kind that makes no pod schedulable.
     fn workload(&mut self, message: Message) {
         let workloads = &mut self.world.workloads;
         match message {
@@ -177,7 +176,7 @@ impl Cluster {
         match (change.old, change.new) {
             (None, Some(new)) => self.pod_added(&new, now),
             (Some(old), None) => self.pod_gone(&old, now),
-            // Another one of the same name.
+            // A new pod with the name of a deleted one.
             (Some(old), Some(new)) if old.metadata.uid != new.metadata.uid => {
                 self.pod_gone(&old, now);
                 self.pod_added(&new, now);
@@ -198,11 +197,11 @@ impl Cluster {
         self.world.nominated.set(pod, &pod.nominated_node);
     }
 
-    /// The server says where a pod runs, whoever decided it.
+    /// Handles a pod that the API server reports as assigned, by whichever scheduler.
     fn pod_placed(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         self.world.cache.set_pod(pod);
         self.world.nominated.remove(&pod.metadata.uid);
-        // One that is being bound here stays until that is over.
+        // A pod in its own binding cycle stays in the queue until that is over.
         if !self.queue.is_in_flight(&pod.metadata.uid) {
             self.queue.remove(&pod.metadata.uid);
         }
@@ -238,12 +237,12 @@ impl Cluster {
         let event = ClusterEvent::PendingChanged { old: Arc::clone(&old), new: Arc::clone(&new), changes };
         self.wake_itself(uid, &new, &event, now);
         if !old.nominated_node.is_empty() && old.nominated_node != new.nominated_node {
-            // Whoever is not more important has counted it as there.
+            // Pods of at most its priority had counted it on its nominated node.
             self.wake(&ClusterEvent::PodGone(old), now);
         }
     }
 
-    /// Has a pod tried that has changed itself, if that may help it.
+    /// Retries a pod that changed itself, if the hints say so.
     fn wake_itself(&mut self, uid: &str, pod: &Pod, event: &ClusterEvent, now: Timestamp) {
         let rules = Arc::clone(&self.rules);
         let gate = |profile| rules.gate(pod, profile);
@@ -258,7 +257,7 @@ impl Cluster {
         }
     }
 
-    /// What a pod was promised here is not forgotten because a version comes that does not know it yet.
+    /// Keeps a nomination made here when an update arrives that does not contain it yet.
     fn renominate(&mut self, old: &Pod, new: &Arc<Pod>) {
         if old.nominated_node != new.nominated_node {
             self.world.nominated.set(new, &new.nominated_node);
@@ -279,20 +278,20 @@ impl Cluster {
         }
     }
 
-    /// Lets a pod wait no longer to be allowed, for it is gone or going. Whether it did.
+    /// Rejects a waiting pod that was deleted or is terminating. False if it does not wait.
     fn give_up(&self, uid: &str) -> bool {
         let waiting = self.rules.waiting.get(&self.world.cluster, uid);
         waiting.is_some_and(|waiting| waiting.reject("", "removed"))
     }
 
-    /// Takes back where a pod was to run. Whether that had been decided.
+    /// Undoes the assumption of a pod. False if it was not assumed.
     pub(super) fn forget(&mut self, uid: &str, now: Timestamp) -> bool {
         let Some(forgotten) = self.world.cache.forget(uid) else { return false };
         self.wake(&ClusterEvent::PodGone(forgotten), now);
         true
     }
 
-    /// Wakes the pods that an event may help.
+    /// Moves the pods that an event may make schedulable.
     pub(super) fn wake(&mut self, event: &ClusterEvent, now: Timestamp) {
         let rules = Arc::clone(&self.rules);
         let about = event.about();
@@ -313,7 +312,7 @@ impl Cluster {
             asked.set(asked.get() + 1);
             hint(&rules, world, pod, refusal, event, asked.get() <= TIMED_HINTS)
         };
-        // What happens while a pod waits to be allowed counts when it is not.
+        // An event during the wait for Permit plugins counts if the pod is rejected in the end.
         for held in self.held.values_mut().filter(|held| wants(held.refusal)) {
             let hint = helps(&held.pod, held.refusal);
             held.hint = held.hint.max(hint);
@@ -325,7 +324,7 @@ impl Cluster {
         hint(&self.rules, &self.world, pod, refusal, event, true)
     }
 
-    /// Has a pod tried, because a plugin wants it.
+    /// Activates a pod on behalf of a plugin.
     pub(super) fn activate(&mut self, uid: &str, now: Timestamp) {
         let Some((pod, profile)) = self.queue.get(uid).cloned().zip(self.queue.profile_of(uid)) else {
             return;
@@ -337,21 +336,21 @@ impl Cluster {
         }
     }
 
-    /// Whether nothing is known of it, so that it need not be kept.
+    /// True if the cluster has neither nodes nor pods, so that its state can be dropped.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.world.cache.is_empty()
     }
 }
 
 impl Drop for Cluster {
-    /// What was counted as known is not any more.
+    /// Removes the cluster from the metrics.
     fn drop(&mut self) {
         let [nodes, pods, assumed] = self.counted.map(|count| -(count as f64));
         self.rules.metrics.cached([nodes, pods, assumed]);
     }
 }
 
-/// Whether an event may have made a pod schedulable.
+/// The hint of the plugins that rejected a pod.
 fn hint(
     rules: &Rules,
     world: &World,
@@ -372,7 +371,7 @@ fn hint(
     })
 }
 
-/// Who schedules a pod; none if somebody else does.
+/// The profile of a pod; none if another scheduler is responsible.
 fn profile_of(pod: &Pod, profiles: &[Profile]) -> Option<usize> {
     profiles.iter().position(|profile| profile.scheduler_name == pod.scheduler_name)
 }

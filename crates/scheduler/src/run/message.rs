@@ -1,4 +1,4 @@
-//! Everything the scheduler is told.
+//! Messages to the scheduling task.
 
 use std::sync::Arc;
 
@@ -15,10 +15,9 @@ use crate::view::storage::{
 use crate::view::workload::{BySelector, BySet, DisruptionBudget, Namespace};
 use crate::view::{Node, Pod};
 
-/// Pods that have ended take nothing of a node.
+/// Field selector that excludes finished pods, which use no resources.
 const RUNNING_OR_PENDING: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// What happened.
 pub(crate) enum Message {
     Pod(Change<Pod>),
     Node(Change<Node>),
@@ -35,17 +34,17 @@ pub(crate) enum Message {
     CsiDriver(Change<CsiDriver>),
     Capacity(Change<CsiStorageCapacity>),
     Attachment(Change<VolumeAttachment>),
-    /// Something that only a plugin knows.
+    /// A change of an object of a kind that a plugin follows.
     Custom {
         kind: &'static str,
         key: ObjectKey,
     },
-    /// Somebody wants to know when nothing is left to do.
+    /// Asks for a notification when the scheduler is idle.
     Quiet(oneshot::Sender<()>),
 }
 
 impl Message {
-    /// Where it happened; none for what happened nowhere.
+    /// The cluster of the event, if there is one.
     pub(super) fn cluster(&self) -> Option<&ClusterId> {
         let key = match self {
             Self::Pod(change) => &change.key,
@@ -67,7 +66,7 @@ impl Message {
         Some(key.cluster())
     }
 
-    /// What upstream's metrics call it; none for what is not counted.
+    /// Its label in kube-scheduler's metrics; none if it is not counted.
     pub(super) fn label(&self) -> Option<&'static str> {
         Some(match self {
             Self::Pod(change) => pod_label(change)?,
@@ -122,12 +121,12 @@ impl Message {
                 ],
             ),
             Self::Custom { kind, .. } => kind,
-            // Of those upstream only reads what its informers know.
+            // kube-scheduler has no event handlers for these kinds.
             _ => return None,
         })
     }
 
-    /// Whether a cluster is worth knowing because of it: one that has neither nodes nor pods is not.
+    /// True if the event starts the tracking of a cluster: one without nodes and pods is not tracked.
     pub(super) fn begins_cluster(&self) -> bool {
         match self {
             Self::Pod(change) => change.new.is_some(),
@@ -145,7 +144,7 @@ fn label<V>(change: &Change<V>, [add, update, delete]: [&'static str; 3]) -> &'s
     }
 }
 
-/// A pod that has come to a node is added there, whether it was known before or not.
+/// A pod that was just assigned counts as added, even if it was cached as pending before.
 fn pod_label(change: &Change<Pod>) -> Option<&'static str> {
     let known = change.new.as_ref().or(change.old.as_ref())?;
     let was_assigned = change.old.as_ref().is_some_and(|old| old.is_assigned());
@@ -158,24 +157,24 @@ fn pod_label(change: &Change<Pod>) -> Option<&'static str> {
     })
 }
 
-/// The informers that tell, of which some are looked at again.
+/// The scheduler's informers.
 pub(super) struct Informers {
     pub(super) claims: Informer<Claim>,
     pub(super) volumes: Informer<PersistentVolume>,
-    /// All of them, to wait until they know everything.
+    /// All of them, to wait until they are synced.
     pub(super) all: Vec<informer::Changes>,
     pub(super) surroundings: Surroundings,
 }
 
-/// What there is in clusters beside nodes and pods. Informers know it of all clusters, so the scheduler need
-/// not keep it for those in which nothing can be scheduled; and they know what every cluster begins with,
-/// which is not told of each.
+/// Kinds other than nodes and pods. Their objects are read from the informers when a cluster is first
+/// tracked, so the scheduler keeps no copy for clusters in which nothing can be scheduled, and sees the
+/// objects that all clusters share and that cause no events.
 #[derive(Default)]
 pub(super) struct Surroundings {
     kinds: Vec<Box<OfKind>>,
 }
 
-/// What there is of one kind in a cluster.
+/// Lists the objects of one kind in a cluster.
 type OfKind = dyn Fn(&ClusterId) -> Vec<Message> + Send;
 
 impl Surroundings {
@@ -186,7 +185,7 @@ impl Surroundings {
         }));
     }
 
-    /// All of it in one cluster, as if it had just come to be.
+    /// All objects of a cluster, as add events.
     pub(super) fn of(&self, cluster: &ClusterId) -> impl Iterator<Item = Message> {
         self.kinds.iter().flat_map(move |kind| kind(cluster))
     }
@@ -198,7 +197,7 @@ fn as_if_new<V: informer::View>(cluster: &ClusterId, object: Arc<V>) -> Change<V
     Change { key, old: None, new: Some(object) }
 }
 
-/// Has every kind that matters told to a channel.
+/// Starts the informers of all kinds and connects them to a channel.
 pub(super) fn follow(manager: &mut Manager, told: &mpsc::Sender<Message>) -> Informers {
     let (mut all, mut surroundings) = (Vec::new(), Surroundings::default());
     let mut feed = Feed { manager, told, all: &mut all, surroundings: &mut surroundings };
@@ -239,7 +238,7 @@ impl Feed<'_> {
         informer
     }
 
-    /// As [`Feed::add`], for what is looked at again when a cluster comes to be known.
+    /// Like [`Feed::add`], for kinds that are listed when a cluster is first tracked.
     fn surround<V: informer::View>(
         &mut self,
         selection: Selection,

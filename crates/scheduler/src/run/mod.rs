@@ -1,5 +1,5 @@
-//! The task that owns everything: it takes in what informers tell, decides about one pod after the other,
-//! and has others do what follows from it.
+//! The scheduling task, which owns all state: it applies events of informers, schedules one pod at a time,
+//! and delegates writes to other tasks.
 
 mod attempt;
 mod bind_steps;
@@ -37,19 +37,19 @@ pub(crate) use message::Message;
 use message::Surroundings;
 pub use start::register;
 
-/// What has been told and not been taken in. Informers wait when it is full.
+/// Capacity of the event channel. Informers wait while it is full.
 const MAX_MESSAGES: usize = 4096;
 
-/// After how many messages a pod has its turn again.
+/// Number of messages handled before the next pod is scheduled.
 const MESSAGES_AT_A_TIME: usize = 512;
 
-/// After which time a parked pod is tried again whatever happened: upstream's safety net.
+/// Time after which a parked pod is retried without an event: kube-scheduler's safety net.
 const PARKED_AT_MOST: Duration = Duration::from_secs(300);
 
-/// What is told of pods where there is no node at all.
+/// The diagnosis of a cluster without nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// How much has been done, for who asks.
+/// Progress counters for the quiescence check.
 #[derive(Default)]
 struct Counts {
     begun: AtomicU64,
@@ -62,20 +62,20 @@ struct Scheduler {
     effects: Effects,
     clock: Clock,
     trace: Trace,
-    /// Chooses the attempts in which plugins are looked at one by one.
+    /// Selects the cycles in which single plugins are measured.
     sampling: Rng,
-    /// What plugins wish for.
+    /// Activation requests of plugins.
     signals: Signals,
-    /// Kept for who asks whether it is at rest.
+    /// Kept to create the quiescence probe.
     told: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
     following: Vec<informer::Changes>,
     surroundings: Surroundings,
-    /// Whether everything has been told once.
+    /// True once all informers are synced.
     knows_all: bool,
     max_binding: usize,
     in_flight: FuturesUnordered<Task<Finished>>,
-    /// Who waits until nothing is left to do.
+    /// Callers that wait for the scheduler to become idle.
     waiting: Vec<oneshot::Sender<()>>,
     counts: Arc<Counts>,
 }
@@ -94,7 +94,7 @@ impl Program for Scheduler {
     }
 }
 
-/// Tells whether the scheduler is at rest.
+/// Reports whether the scheduler is idle.
 struct Watched {
     told: mpsc::Sender<Message>,
     counts: Arc<Counts>,
@@ -113,14 +113,14 @@ impl Activity for Watched {
         Box::pin(async move {
             let (sender, quiet) = oneshot::channel();
             if self.told.send(Message::Quiet(sender)).await.is_ok() {
-                // It fails only with the scheduler, and then nothing is done any more.
+                // It fails only if the scheduler has stopped, and then it is idle.
                 drop(quiet.await);
             }
         })
     }
 }
 
-/// Returns when everything has been told once.
+/// Waits until all informers are synced.
 async fn all_synced(following: Vec<informer::Changes>) {
     for mut informer in following {
         informer.synced().await;
@@ -134,7 +134,7 @@ impl Scheduler {
         while !stop.is_cancelled() {
             self.take_in_waiting();
             if self.knows_all && self.schedule_some() {
-                // Others have work to do too.
+                // Let other tasks run.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -148,8 +148,9 @@ impl Scheduler {
                 }
             };
             tokio::select! {
-                // All may be dropped: they only wait, and messages are taken out only when they are handled.
-                // In this order, for none can starve: whatever is there is taken in at the top.
+                // All are cancel-safe: they only wait, and messages are received only when they are
+                // handled. None can starve despite the fixed order: pending messages are handled at the top
+                // of the loop.
                 biased;
                 () = stop.cancelled() => {}
                 message = self.messages.recv() => self.take_in(message),
@@ -160,8 +161,8 @@ impl Scheduler {
                 () = time => self.look_at_the_time(),
             }
         }
-        // What was begun is finished: a pod that was decided on is bound. Who still waits to be allowed is found
-        // without a node when the scheduler is started anew.
+        // Binding cycles in progress are finished: a pod with a chosen node is bound. Pods that still wait
+        // for a Permit plugin have no node yet; the next scheduler schedules them again.
         self.settle();
         self.rules.waiting.clear();
         while let Some(finished) = self.in_flight.next().await {
@@ -176,7 +177,7 @@ impl Scheduler {
         self.settle();
     }
 
-    /// Acts on what was decided of pods that waited to be allowed.
+    /// Acts on the verdicts about waiting pods.
     fn settle(&mut self) {
         let now = self.clock.now();
         for (id, verdict) in self.rules.waiting.take_decided() {
@@ -188,7 +189,7 @@ impl Scheduler {
         }
     }
 
-    /// Has pods tried as plugins wish.
+    /// Activates pods on behalf of plugins.
     fn activate(&mut self) {
         let now = self.clock.now();
         for signal in self.signals.take() {
@@ -210,7 +211,7 @@ impl Scheduler {
         }
     }
 
-    /// Everything has been told once.
+    /// Starts scheduling once all informers are synced.
     fn begin(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             self.take_in(Some(message));
@@ -225,7 +226,7 @@ impl Scheduler {
         self.knows_all = true;
     }
 
-    /// Takes in what was told and done, without waiting.
+    /// Handles pending messages and finished tasks without waiting.
     fn take_in_waiting(&mut self) {
         for _ in 0..MESSAGES_AT_A_TIME {
             match self.messages.try_recv() {
@@ -241,7 +242,7 @@ impl Scheduler {
     }
 
     fn take_in(&mut self, message: Option<Message>) {
-        // It never ends, for one sender is here.
+        // The channel never closes: `self` holds a sender.
         let Some(message) = message else { return };
         match message {
             Message::Quiet(sender) => self.waiting.push(sender),
@@ -253,7 +254,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes in what was told of a cluster. One that was not known until now has been told of nothing else.
+    /// Applies an event to its cluster. Events of a cluster without nodes and pods are ignored.
     fn take_in_at(&mut self, id: &ClusterId, message: Message) {
         let is_new = !self.clusters.knows(id);
         if is_new && !message.begins_cluster() {
@@ -271,19 +272,19 @@ impl Scheduler {
         }
     }
 
-    /// Tells those who wait that nothing is left to do, if so.
+    /// Answers the callers that wait for the scheduler to become idle, if it is.
     fn answer(&mut self) {
         if self.knows_all && self.in_flight.is_empty() && !self.clusters.is_ready() {
             let delayed = self.clusters.delayed() + self.rules.waiting.len();
             self.counts.delayed.store(delayed, Ordering::Relaxed);
             for waiting in self.waiting.drain(..) {
-                // Whoever has stopped waiting does not mind.
+                // The caller may have stopped waiting.
                 let _ = waiting.send(());
             }
         }
     }
 
-    /// Decides about pods for about a millisecond. Whether there was one.
+    /// Schedules pods for about a millisecond. True if there was one.
     fn schedule_some(&mut self) -> bool {
         let began = self.clock.now();
         let mut any = false;
@@ -324,9 +325,9 @@ impl Scheduler {
                 self.clusters.with(&cluster, |cluster| attempt::made_room(cluster, &pod, plugins, now));
             }
             Ok(Finished::Told) => {}
-            // The panic hook has said where. A pod it was about stays in flight, and is found again when the
-            // scheduler is started anew.
-            Err(error) => tracing::error!(%error, "cannot finish what was decided"),
+            // The panic hook has logged the location. The pod stays in flight until the scheduler is
+            // restarted.
+            Err(error) => tracing::error!(%error, "bind, status or preemption task panicked"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Pods that wait until a plugin allows them to go to their nodes, as a program that brings such a plugin sees it.
+//! Permit plugins as seen by an embedding program.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ use crate::world::World;
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Lets pods that say `gang` wait until as many are there as they say.
+/// Permit plugin that lets pods with the label `gang` wait until that many members have a node.
 struct Gang {
     handle: Handle,
     reserved: Arc<Mutex<Vec<String>>>,
@@ -77,7 +77,7 @@ impl Plugin for Gang {
     }
 }
 
-/// A scheduler whose server takes everything.
+/// A scheduler with an API server that accepts every request.
 struct Scene {
     cluster: Cluster,
     effects: Effects,
@@ -130,14 +130,14 @@ impl Scene {
         self.cluster.take_in(Message::Pod(change), NOW);
     }
 
-    /// Schedules the next pod, and lets what follows come about.
+    /// Runs a scheduling cycle for the next pod and waits for the resulting tasks.
     async fn schedule(&mut self) {
         let popped = self.cluster.queue.pop(NOW).unwrap();
         let begun = attempt::schedule(&mut self.cluster, &self.effects, &mut Trace::default(), popped, NOW);
         self.finish(begun).await;
     }
 
-    /// Acts on what plugins have decided.
+    /// Acts on the verdicts about waiting pods.
     async fn settle(&mut self) {
         for (id, verdict) in self.handle.waiting_pods().take_decided() {
             let begun = binding::settle(&mut self.cluster, &self.effects, &id.uid, verdict, NOW);
@@ -159,7 +159,7 @@ impl Scene {
         waiting.iter().map(|waiting| waiting.pod().name().to_owned()).collect()
     }
 
-    /// What the server was asked since this was last asked.
+    /// The requests since the last call.
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -169,7 +169,7 @@ impl Scene {
     }
 }
 
-/// A server that takes everything and notes it: what was asked of which pod, and what is said of its condition.
+/// An API server that accepts every request and records it with the pod and its condition.
 fn server(asked: &Arc<Mutex<Vec<String>>>) -> Client {
     let asked = Arc::clone(asked);
     let service = tower::service_fn(move |request: Request<Body>| {

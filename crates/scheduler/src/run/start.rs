@@ -1,4 +1,4 @@
-//! How the task comes to be: from a configuration to what it knows and asks.
+//! Assembly of the scheduling task from its configuration.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::plugins::{self, VolumeWriter, Writers};
 use crate::queue::Backoff;
 use crate::registry::PluginFeed;
 
-/// Hands the scheduler to a manager, whose identity must be allowed to bind pods.
+/// Registers the scheduler with a manager, whose identity must be allowed to bind pods.
 ///
 /// # Errors
-/// If [`Config::check`] says so, or a plugin cannot be made.
+/// If [`Config::check`] fails or a plugin factory returns an error.
 pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result<(), ConfigError> {
     config.check_names()?;
     let (told, messages) = mpsc::channel(MAX_MESSAGES);

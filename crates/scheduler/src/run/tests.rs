@@ -1,4 +1,4 @@
-//! What becomes of pods as the server tells of them.
+//! Handling of informer events for pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,8 @@ impl Told {
         self.cluster.take_in(Message::Node(change), LATER);
     }
 
-    /// Tries the next pod, and parks it if it is refused. Its name, and the node it found.
+    /// Runs a scheduling cycle for the next pod and parks it if it is rejected. Returns its name and its
+    /// node.
     fn attempt(&mut self) -> Option<(String, Option<String>)> {
         let popped = self.cluster.queue.pop(NOW)?;
         let (name, uid) = (popped.pod.metadata.name.to_string(), &popped.pod.metadata.uid);

@@ -1,4 +1,4 @@
-//! Making room for a pod by letting less important ones go.
+//! DefaultPreemption: evicts pods of lower priority to make room for a pod.
 
 mod candidate;
 #[cfg(test)]
@@ -14,8 +14,8 @@ use crate::view::Pod;
 
 use candidate::Candidate;
 
-/// Of a hundred nodes that come into question so many are looked at, and at least so many: the defaults of
-/// upstream's `DefaultPreemptionArgs`.
+/// Share of the resolvable nodes to examine as candidates, and its lower bound: the defaults of
+/// kube-scheduler's `DefaultPreemptionArgs`.
 const MIN_CANDIDATE_PERCENTAGE: usize = 10;
 const MIN_CANDIDATES: usize = 100;
 
@@ -60,7 +60,7 @@ fn preempt(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> PostFilter {
     }
 }
 
-/// Whether somebody less important is going from the node the pod was promised.
+/// True if pods of lower priority are terminating on the nominated node.
 fn is_room_being_made(attempt: &Attempt<'_>) -> bool {
     let Attempt { world, pod, .. } = attempt;
     let promised = world.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
@@ -68,7 +68,7 @@ fn is_room_being_made(attempt: &Attempt<'_>) -> bool {
     world.cache.find(promised).is_some_and(|info| info.pods.iter().any(|other| going(other)))
 }
 
-/// Nodes on which room can be made, and why it cannot on the others that were looked at.
+/// Nodes on which preemption helps, and the reasons for the others that were examined, with their number.
 fn candidates(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> (Vec<Candidate>, Histogram, usize) {
     let nodes = &diagnosis.resolvable;
     let wanted = (nodes.len() * MIN_CANDIDATE_PERCENTAGE / 100).max(MIN_CANDIDATES).min(nodes.len());

@@ -1,4 +1,4 @@
-//! Who goes for whom.
+//! Selection of victims and candidate nodes.
 
 use std::sync::Arc;
 
@@ -80,9 +80,9 @@ fn the_node_with_the_least_harm_is_chosen() {
     let began = |time: &str| json!({"status": {"startTime": time}});
     let plain = || json!({});
     for (pods, expected) in [
-        // The highest victim is lower.
+        // Its highest victim priority is lower.
         (vec![running("a", "n1", "4", 5, plain()), running("b", "n2", "4", 1, plain())], "n2"),
-        // The sum is lower.
+        // Its sum of priorities is lower.
         (
             vec![
                 running("a", "n1", "2", 5, plain()),
@@ -92,7 +92,7 @@ fn the_node_with_the_least_harm_is_chosen() {
             ],
             "n2",
         ),
-        // Fewer go.
+        // It has fewer victims.
         (
             vec![
                 running("a", "n1", "2", 5, plain()),
@@ -101,7 +101,7 @@ fn the_node_with_the_least_harm_is_chosen() {
             ],
             "n2",
         ),
-        // They began later.
+        // Its victims started later.
         (
             vec![
                 running("a", "n1", "4", 5, began("2026-01-01T00:00:00Z")),
@@ -127,11 +127,11 @@ fn the_protected_go_last() {
         world.workloads.budgets.insert(("ns".into(), "b".into()), Arc::new(budget.clone()));
         world
     };
-    // Of two on one node the one without protection goes, though it is more important.
+    // On one node, the pod without a budget is evicted although its priority is higher.
     let pods = [running("db", "n1", "2", 1, labelled.clone()), running("web", "n1", "2", 5, json!({}))];
     let mut one = protected(world(&[node("n1", json!({}))], &pods));
     assert_eq!(names(&preempt(&mut one, &important("2")).0), ["web"]);
-    // Of two nodes the one without protection is chosen.
+    // Of two nodes, the one without a budget violation is chosen.
     let pods = [running("db", "n1", "4", 1, labelled), running("web", "n2", "4", 5, json!({}))];
     let mut two = protected(world(&[node("n1", json!({})), node("n2", json!({}))], &pods));
     assert_eq!(names(&preempt(&mut two, &important("2")).0), ["web"]);
@@ -158,7 +158,7 @@ fn who_waits_for_victims_makes_no_more_of_them() {
 
 #[test]
 fn what_pods_say_of_each_other_is_tried_out_too() {
-    // The pod cannot bear the one that is there.
+    // The pod has required anti-affinity with an existing one.
     let web = running("web", "n1", "1", 1, json!({"metadata": {"labels": {"app": "web"}}}));
     let away = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}});

@@ -1,4 +1,4 @@
-//! Who has to go from a node so that a pod fits there: as few as possible, and the least important ones.
+//! Selection of the victims on one node: as few as possible, and of the lowest priority.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::view::workload::DisruptionBudget;
 
 const NOBODY: &str = "No preemption victims found for incoming pod";
 
-/// A node on which things are tried out.
+/// A copy of a node on which evictions are simulated.
 struct Trial<'a, 'w> {
     attempt: &'a Attempt<'w>,
     info: NodeInfo,
@@ -41,7 +41,7 @@ impl Trial<'_, '_> {
         fits
     }
 
-    /// Lets a pod stay if there is room for both. Whether it may.
+    /// Puts a victim back if the pod fits nevertheless. True if it does.
     fn reprieve(&mut self, pod: &Arc<Pod>) -> bool {
         self.add(pod);
         let may_stay = self.fits().is_ok();
@@ -52,7 +52,7 @@ impl Trial<'_, '_> {
     }
 }
 
-/// Who has to go from a node.
+/// Selects the pods to evict from a node.
 pub(super) fn select(
     attempt: &Attempt<'_>,
     info: &NodeInfo,
@@ -73,14 +73,14 @@ pub(super) fn select(
     victims.extend(free.into_iter().filter(|pod| !trial.reprieve(pod)));
     victims.sort_by_key(|pod| (Reverse(pod.priority), began(pod)));
     if victims.is_empty() {
-        // It fits as it is, which it did not a moment ago: nobody knows why.
+        // The pod fits without evictions although the filters just rejected the node.
         return Err(Rejection::unresolvable(NOBODY));
     }
     let node = info.node.as_ref().map(|node| node.metadata.name.clone()).unwrap_or_default();
     Ok(Candidate { node, victims, violations })
 }
 
-/// Those whose going would violate a budget, and the others, each in their order.
+/// Splits pods into those whose eviction violates a PodDisruptionBudget and the others, keeping the order.
 fn protected(pods: Vec<Arc<Pod>>, budgets: &[&DisruptionBudget]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
     let mut left: Vec<i64> = budgets.iter().map(|budget| budget.allowed).collect();
     pods.into_iter().partition(|pod| {

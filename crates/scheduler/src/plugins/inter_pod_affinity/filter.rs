@@ -1,4 +1,5 @@
-//! Nodes where a pod has near it whom it must have, and nobody whom it or they cannot bear.
+//! InterPodAffinity filter: required affinity and anti-affinity of the pod, and required anti-affinity of
+//! existing pods.
 
 use std::sync::Arc;
 
@@ -13,24 +14,24 @@ const NOT_WITH: &str = "node(s) didn't match pod affinity rules";
 const NOT_WITHOUT: &str = "node(s) didn't match pod anti-affinity rules";
 const UNBEARABLE: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
-/// What is the same while things are tried out.
+/// State that is not affected by simulated pods.
 struct Base<'w> {
     world: &'w World,
     pod: &'w Pod,
-    /// For each term, how many pods that all terms mean are near.
+    /// For each affinity term, the number of pods per topology value that match all affinity terms.
     with: Vec<Near>,
-    /// For each term, how many pods that it means are near.
+    /// For each anti-affinity term, the number of pods per topology value that match it.
     without: Vec<Near>,
-    /// Where pods are that cannot bear this one.
+    /// Anti-affinity terms of existing pods that match this pod.
     unbearable: Vec<&'w Said>,
-    /// Nobody is anywhere whom it must have near it, but it is one of those itself. Somebody must be the
-    /// first.
+    /// No existing pod matches the required affinity, but the pod matches its own terms, so it may be
+    /// scheduled first.
     may_be_first: bool,
     required: &'w [Arc<Term>],
     anti_required: &'w [Arc<Term>],
 }
 
-/// By how many there are more pods than counted, on the one node that is tried out.
+/// Changes to the counts by simulated pods, all on one node.
 #[derive(Clone, Default)]
 struct Tried {
     with: i64,
@@ -38,7 +39,7 @@ struct Tried {
     unbearable: i64,
 }
 
-/// Says of nodes whether a pod can bear them, and they it.
+/// The filter of the plugin.
 #[derive(Clone)]
 pub(super) struct Bearable<'w> {
     base: Arc<Base<'w>>,
@@ -46,7 +47,7 @@ pub(super) struct Bearable<'w> {
 }
 
 impl<'w> Bearable<'w> {
-    /// None if it makes no difference where the pod is.
+    /// None if the filter would accept every node.
     pub(super) fn new(world: &'w World, pod: &'w Pod) -> Option<Self> {
         let (required, anti_required) = pod
             .affinity
@@ -78,7 +79,7 @@ impl<'w> Bearable<'w> {
         let more = self.tried.as_ref().map_or(0, |tried| tried.with);
         let mut all_there = true;
         for near in with {
-            // Every label must be there, also for the first.
+            // The node must have every topology key, even for the first pod of a group.
             let Some(value) = near.value(world, info) else { return false };
             all_there &= near.at(value) + more > 0;
         }
@@ -99,7 +100,7 @@ impl<'w> Bearable<'w> {
         let said = |said: &&Said| topology.value(said.column, info.index).map_or(0, |value| said.at(value));
         match &self.tried {
             None => unbearable.iter().all(|place| said(place) <= 0),
-            // On one node it comes to the same whether they are told apart.
+            // On one node it makes no difference by which term they are counted.
             Some(tried) => unbearable.iter().map(said).sum::<i64>() + tried.unbearable <= 0,
         }
     }

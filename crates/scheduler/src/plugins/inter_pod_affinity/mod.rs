@@ -1,4 +1,4 @@
-//! Pods that want others near them, or away from them.
+//! InterPodAffinity: places pods near other pods, or away from them.
 
 mod filter;
 mod near;
@@ -12,7 +12,7 @@ use crate::view::{Affinity, Node, Pod, Term};
 use crate::world::World;
 
 pub(crate) struct InterPodAffinity {
-    /// How much it counts that a pod which is there must have this one near it.
+    /// Weight of the required affinity terms of existing pods that match the incoming pod.
     hard_pod_affinity_weight: i64,
 }
 
@@ -85,25 +85,25 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// Everything a pod says of others.
+/// All terms of an affinity, required and preferred.
 fn terms(affinity: &Affinity) -> impl Iterator<Item = &Arc<Term>> {
     let wished = affinity.preferred.iter().chain(&affinity.anti_preferred).map(|wish| &wish.term);
     affinity.required.iter().chain(&affinity.anti_required).chain(wished)
 }
 
-/// Whether there are terms, and all of them mean a pod.
+/// True if there are terms and all of them match the pod.
 fn means_all(world: &World, terms: &[Arc<Term>], other: &Pod) -> bool {
     let of_namespace = world.workloads.namespace_labels(other.namespace());
     !terms.is_empty() && terms.iter().all(|term| term.matches(other.namespace(), &other.labels, of_namespace))
 }
 
-/// Whether a node is now near others by the label of a term.
+/// True if the node's value of a term's topology key is new or changed.
 fn has_joined(term: &Term, old: &Node, new: &Node) -> bool {
     let now = new.labels.get(&term.topology_key);
     now.is_some() && now != old.labels.get(&term.topology_key)
 }
 
-/// Whether a node is no longer near those it was near.
+/// True if the node lost its previous value of a term's topology key.
 fn has_left(term: &Term, old: &Node, new: &Node) -> bool {
     let before = old.labels.get(&term.topology_key);
     before.is_some() && before != new.labels.get(&term.topology_key)

@@ -1,4 +1,4 @@
-//! How many pods that a term means are near each node.
+//! Counts of the pods that match affinity terms, per topology value.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::cache::{ColumnId, Namespaces, NodeInfo, Question, ValueId};
 use crate::view::{Affinity, Term};
 use crate::world::World;
 
-/// Whom a term means now: namespaces that are told by their labels are named.
+/// Namespaces and selector of a term, with the namespace selector resolved to names.
 fn meant(world: &World, term: &Term) -> (Namespaces, Selector) {
     let selector = term.selector.clone();
     if term.namespace_selector.is_everything() {
@@ -25,17 +25,17 @@ fn meant(world: &World, term: &Term) -> (Namespaces, Selector) {
     (Namespaces::Only(names.into()), selector)
 }
 
-/// The pods that all of these terms mean.
+/// The pods that match all of the terms.
 pub(super) fn all_of(world: &World, terms: &[Arc<Term>]) -> Question {
     Question { all_of: terms.iter().map(|term| meant(world, term)).collect(), staying_only: false }
 }
 
-/// The pods that one term means.
+/// The pods that match one term.
 pub(super) fn one(world: &World, term: &Term) -> Question {
     Question { all_of: Box::new([meant(world, term)]), staying_only: false }
 }
 
-/// Everything a pod asks about others.
+/// All selections of pods that an affinity needs.
 pub(super) fn questions(world: &World, affinity: &Affinity) -> Vec<Question> {
     let mut questions = Vec::new();
     if !affinity.required.is_empty() {
@@ -46,16 +46,16 @@ pub(super) fn questions(world: &World, affinity: &Affinity) -> Vec<Question> {
     questions
 }
 
-/// How many pods are at each value of a label.
+/// Number of matching pods at each value of a topology key.
 pub(super) struct Near {
     pub(super) column: Option<ColumnId>,
     by_value: Vec<i64>,
-    /// Whether there is a pod at any value.
+    /// True if any node with the topology key has a matching pod.
     pub(super) is_anybody: bool,
 }
 
 impl Near {
-    /// Counts the pods that are meant, by the values of this label.
+    /// Counts the matching pods by the values of a topology key.
     pub(super) fn new(world: &World, question: &Question, topology_key: &str) -> Self {
         let topology = world.cache.topology();
         let column = topology.column(topology_key);

@@ -1,4 +1,4 @@
-//! How much a pod and those near a node like each other.
+//! InterPodAffinity score: preferred terms of the pod, and terms of existing pods that match it.
 
 use super::near::{self, Near};
 use crate::cache::{NodeInfo, Said};
@@ -6,17 +6,17 @@ use crate::framework::{MAX_NODE_SCORE, NodeScore};
 use crate::view::Pod;
 use crate::world::World;
 
-/// Adds up all likings at a node.
+/// The scorer of the plugin.
 pub(super) struct Liking<'w> {
     world: &'w World,
-    /// Whom the pod would like near it, and how much.
+    /// The pod's preferred terms with their weight.
     own: Vec<(i64, Near)>,
-    /// Where pods are that would like it near them, and how much each of them counts.
+    /// Matching terms of existing pods with their weight.
     theirs: Vec<(i64, &'w Said)>,
 }
 
 impl<'w> Liking<'w> {
-    /// None if nobody cares.
+    /// None if every score would be zero.
     pub(super) fn new(world: &'w World, pod: &Pod, hard_weight: i64) -> Option<Self> {
         let wishes = pod.affinity.iter().flat_map(|affinity| {
             let liked = affinity.preferred.iter().map(|wish| (wish.weight, wish));

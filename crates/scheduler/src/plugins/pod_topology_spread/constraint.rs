@@ -1,4 +1,4 @@
-//! What pods are spread by.
+//! Topology spread constraints: defaults and evaluation.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::view::taint::has_untolerated;
 use crate::view::{Node, Pod};
 use crate::world::World;
 
-/// A constraint for pods that have none of their own, which lacks only whom it means.
+/// A constraint for pods without constraints of their own; it lacks the selector.
 pub(crate) struct DefaultConstraint {
     max_skew: i64,
     topology_key: &'static str,
 }
 
 impl DefaultConstraint {
-    /// Upstream's (`systemDefaultConstraints`).
+    /// kube-scheduler's `systemDefaultConstraints`.
     pub(super) fn system() -> Vec<Self> {
         vec![Self { max_skew: 3, topology_key: HOSTNAME }, Self { max_skew: 5, topology_key: ZONE }]
     }
@@ -37,8 +37,8 @@ impl DefaultConstraint {
     }
 }
 
-/// The pods that belong together with this one, by its services and by what made it; none if it belongs to
-/// nothing.
+/// Selector of the pods that belong to the same services and controller as this one; none if there are
+/// none.
 pub(super) fn default_selector(world: &World, pod: &Pod) -> Option<Selector> {
     let workloads = &world.workloads;
     let services = workloads.services_of(pod.namespace(), &pod.labels);
@@ -66,26 +66,26 @@ pub(super) fn default_selector(world: &World, pod: &Pod) -> Option<Selector> {
     (!all.is_empty()).then(|| Selector::new(all))
 }
 
-/// Whom a constraint of a pod means.
+/// The pods that a constraint of a pod counts.
 pub(super) fn question(pod: &Pod, constraint: &SpreadConstraint) -> Question {
     let meant = (Namespaces::one(pod.namespace()), constraint.selector.clone());
     Question { all_of: Box::new([meant]), staying_only: true }
 }
 
-/// A constraint with what is known of it.
+/// A constraint with its counts.
 #[derive(Clone)]
 pub(super) struct Known<'w> {
     pub(super) constraint: SpreadConstraint,
-    /// None if no node can have the label.
+    /// None if no node has the topology key.
     pub(super) column: Option<ColumnId>,
-    /// How many of the pods that are meant are on each node.
+    /// Number of matching pods on each node.
     by_node: &'w [u32],
 }
 
 impl<'w> Known<'w> {
     pub(super) fn new(world: &'w World, pod: &Pod, constraint: SpreadConstraint) -> Self {
         let everybody = constraint.selector.is_everything();
-        // A selector that means everybody counts nobody, as upstream has it.
+        // A selector that matches everything counts no pods, as in kube-scheduler.
         let answer =
             (!everybody).then(|| world.cache.matches().by_node(&question(pod, &constraint))).flatten();
         Self {
@@ -99,7 +99,7 @@ impl<'w> Known<'w> {
         self.by_node.get(info.index.slot()).copied().unwrap_or(0).into()
     }
 
-    /// Whether a node counts as a place for this pod.
+    /// True if a node is in the constraint's scope, according to its node affinity and taints policies.
     pub(super) fn includes(&self, pod: &Pod, node: &Node) -> bool {
         let constraint = &self.constraint;
         (constraint.node_affinity_policy == InclusionPolicy::Ignore || is_wanted(pod, node))

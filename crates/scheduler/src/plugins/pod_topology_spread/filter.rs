@@ -1,4 +1,4 @@
-//! Nodes on which a pod would make things more uneven than it may.
+//! PodTopologySpread filter: rejects nodes on which the skew would exceed `maxSkew`.
 
 use std::sync::Arc;
 
@@ -12,34 +12,34 @@ use crate::world::World;
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// What is the same while things are tried out.
+/// State that is not affected by simulated pods.
 struct Base<'w> {
     world: &'w World,
     pod: &'w Pod,
     spreads: Vec<ConstraintSpread<'w>>,
 }
 
-/// How even it is now, as far as one constraint goes.
+/// Distribution of the pods that one constraint counts.
 struct ConstraintSpread<'w> {
     known: Known<'w>,
-    /// How many pods are at each value of the label; none where no node counts.
+    /// Number of pods at each topology value; none where no node is in scope.
     by_value: Vec<Option<i64>>,
-    /// How many values there are.
+    /// Number of topology values in scope.
     domains: i64,
-    /// The fewest pods, and where,
+    /// The minimum count with its topology value,
     fewest: Option<(ValueId, i64)>,
-    /// and the fewest elsewhere.
+    /// and the minimum of all other values.
     fewest_elsewhere: Option<i64>,
-    /// The pod itself is one of those that are meant.
+    /// The constraint matches the incoming pod itself.
     counts_itself: bool,
 }
 
-/// Says of nodes whether they are even enough.
+/// The filter of the plugin.
 #[derive(Clone)]
 pub(super) struct Spread<'w> {
     base: Arc<Base<'w>>,
-    /// By how much there are more pods than counted, and where, for each constraint. Whoever tries things
-    /// out does so on one node only.
+    /// For each constraint, the topology value with simulated pods and the change of its count. Simulations
+    /// affect one node only.
     tried: Vec<Option<(ValueId, i64)>>,
 }
 
@@ -135,7 +135,7 @@ impl<'w> ConstraintSpread<'w> {
         if self.known.includes(pod, node) {
             let on_node = self.known.on_node(info);
             *self.by_value[value.slot()].get_or_insert(0) += on_node;
-            // The first one will do until all are counted.
+            // A placeholder until all nodes are counted.
             self.fewest.get_or_insert((value, 0));
         }
     }
@@ -149,7 +149,7 @@ impl<'w> ConstraintSpread<'w> {
         self.fewest = Some((anywhere.at_slot(slot), count));
     }
 
-    /// How many more pods there would be with this one than where there are fewest.
+    /// Skew if the pod were placed at this topology value.
     fn skew_at(&self, value: ValueId, tried: Option<(ValueId, i64)>) -> i64 {
         let counted = self.by_value.get(value.slot()).copied().flatten().unwrap_or(0);
         let here = counted + tried.filter(|(place, _)| *place == value).map_or(0, |(_, more)| more);
@@ -160,7 +160,7 @@ impl<'w> ConstraintSpread<'w> {
         if self.domains < self.known.constraint.min_domains {
             return 0;
         }
-        // Nowhere means that nothing is too uneven.
+        // Without nodes in scope no skew is too large.
         let Some((place, count)) = self.fewest else { return i64::from(i32::MAX) };
         match tried {
             None => count,

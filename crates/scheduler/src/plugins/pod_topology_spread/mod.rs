@@ -1,4 +1,4 @@
-//! Pods that want to be spread evenly over zones, nodes, or whatever a label tells apart.
+//! PodTopologySpread: spreads pods evenly over zones, nodes or other topology domains.
 
 mod constraint;
 mod filter;
@@ -16,23 +16,23 @@ use crate::world::World;
 pub(crate) use constraint::DefaultConstraint;
 use constraint::question;
 
-/// What is kept to for pods that say nothing themselves but belong to something.
+/// Applies a pod's own constraints, or else the default constraints for pods of a service or workload.
 pub(crate) struct PodTopologySpread {
     defaults: Vec<DefaultConstraint>,
 }
 
 impl PodTopologySpread {
-    /// With upstream's defaults: rather on different nodes and in different zones.
+    /// With kube-scheduler's default constraints, which prefer different nodes and zones.
     pub(crate) fn new() -> Self {
         Self { defaults: DefaultConstraint::system() }
     }
 
-    /// The constraints of a pod that are kept to in this way.
+    /// The constraints of a pod with this `whenUnsatisfiable`.
     fn constraints(&self, world: &World, pod: &Pod, when: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
         if !pod.spread.is_empty() {
             return pod.spread.iter().filter(|own| own.when_unsatisfiable == when).cloned().collect();
         }
-        // The defaults are wishes only.
+        // The default constraints are all ScheduleAnyway.
         if when == WhenUnsatisfiable::DoNotSchedule || self.defaults.is_empty() {
             return Vec::new();
         }
@@ -73,7 +73,8 @@ impl Plugin for PodTopologySpread {
         if constraints.is_empty() {
             return PreScore::Skip;
         }
-        // Nodes without a zone are still spread over by those who did not ask for zones.
+        // Only a pod's own constraints require all topology keys; with the default constraints, nodes
+        // without a zone count.
         let needs_all = !pod.spread.is_empty();
         PreScore::Score(Box::new(score::Evenness::new(world, pod, constraints, nodes, needs_all)))
     }
@@ -107,7 +108,7 @@ impl Plugin for PodTopologySpread {
     }
 }
 
-/// Whether a constraint means a pod now and did not before, or the other way round.
+/// True if a constraint matches one version of a pod and not the other.
 fn differs(constraints: &[SpreadConstraint], old: &Pod, new: &Pod) -> bool {
     constraints.iter().any(|one| one.selector.matches(&old.labels) != one.selector.matches(&new.labels))
 }

@@ -1,4 +1,4 @@
-//! How even things would be with a pod on each of the nodes that are for it.
+//! PodTopologySpread score: prefers nodes whose topology domains have fewer matching pods.
 
 use super::constraint::Known;
 use crate::cache::{NodeIndex, NodeInfo};
@@ -8,24 +8,24 @@ use crate::view::node::HOSTNAME;
 use crate::view::spread::SpreadConstraint;
 use crate::world::World;
 
-/// The score of a node that lacks a label.
+/// Score of a node that lacks a required topology key.
 const IGNORED: i64 = -1;
 
-/// Says how many pods that are meant are near a node: fewer are better.
+/// The scorer of the plugin: raw scores are weighted counts of matching pods, where fewer are better.
 pub(super) struct Evenness<'w> {
     world: &'w World,
-    /// A node must have all labels to count.
+    /// A node without one of the topology keys is ignored.
     needs_all: bool,
     constraints: Vec<Counted<'w>>,
 }
 
 struct Counted<'w> {
     known: Known<'w>,
-    /// How many pods are at each value that one of the nodes has. Not for the label that only one node has:
-    /// there what is on the node is all there is.
+    /// Number of pods at each topology value of the feasible nodes. Unused for the hostname key, where the
+    /// count of the node itself is the result.
     by_value: Vec<Option<i64>>,
     is_hostname: bool,
-    /// How much this constraint counts: more where there are more values.
+    /// Weight of the constraint, which grows with the number of its domains.
     weight: f64,
 }
 
@@ -51,7 +51,7 @@ impl<'w> Evenness<'w> {
         !self.needs_all || self.constraints.iter().all(|counted| counted.slot(self.world, info).is_some())
     }
 
-    /// Notes which values the nodes have, and how many there are of each label.
+    /// Computes the domains of the feasible nodes and the weight of each constraint.
     fn weigh(&mut self, nodes: &[NodeIndex]) {
         let (world, mut counting) = (self.world, 0);
         let mut without_value = vec![false; self.constraints.len()];
@@ -99,7 +99,7 @@ impl<'w> Counted<'w> {
         world.cache.topology().value(self.known.column?, info.index).map(|value| value.slot())
     }
 
-    /// How many pods are near a node; none if it is not near anything.
+    /// Number of pods in the node's domain; none if the node is in no domain.
     fn near(&self, world: &World, info: &NodeInfo) -> Option<i64> {
         let slot = self.slot(world, info)?;
         if self.is_hostname { Some(self.known.on_node(info)) } else { self.by_value[slot] }

@@ -1,4 +1,4 @@
-//! Pods near others, and away from them.
+//! Inter-pod affinity and anti-affinity.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn app(app: &str) -> Value {
     json!({"metadata": {"labels": {"app": app}}})
 }
 
-/// In the order in which they are looked at: a and c first.
+/// In the order of examination a and c come first.
 fn nodes() -> [Arc<Node>; 3] {
     [zoned("a", "1"), zoned("b", "1"), zoned("c", "2")]
 }
@@ -55,7 +55,7 @@ fn a_pod_goes_where_those_are_whom_it_needs() {
     assert_eq!(ask(&[Arc::clone(&db)], &near("zone")), ["", "", NOT_WITH]);
     assert_eq!(ask(&[Arc::clone(&db)], &near("kubernetes.io/hostname")), ["", NOT_WITH, NOT_WITH]);
     assert_eq!(ask(&[], &near("zone")), [NOT_WITH; 3]);
-    // One pod must be all that is wanted.
+    // A single pod has to match all terms.
     let both = pod("p", saying("web", "podAffinity", json!([term("db", "zone"), term("cache", "zone")])));
     assert_eq!(ask(&[db, placed("cache", "b", app("cache"))], &both), [NOT_WITH; 3]);
     let elsewhere = placed("db", "a", json!({"metadata": {"namespace": "other", "labels": {"app": "db"}}}));

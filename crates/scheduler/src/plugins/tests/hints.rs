@@ -1,4 +1,4 @@
-//! Which events may help a pod that a plugin refused.
+//! Queueing hints: which events may help a pod that a plugin rejected.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ fn affinity_waits_for_whom_it_means() {
     assert!(helps("InterPodAffinity", &with, &added(&zoned("n", "a"))));
     assert!(!helps("InterPodAffinity", &with, &added(&node("n", json!({})))));
     assert!(helps("InterPodAffinity", &without, &added(&node("n", json!({})))));
-    // Somebody who could not bear it has gone.
+    // A pod with anti-affinity against it was deleted.
     let shy = placed(
         "q",
         "n",

@@ -1,4 +1,4 @@
-//! Rules about the node alone: taints, names, labels, ports, features, images.
+//! Plugins that look at the node only: taints, names, labels, ports, features, images.
 
 use serde_json::json;
 

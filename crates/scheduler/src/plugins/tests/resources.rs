@@ -1,4 +1,4 @@
-//! What nodes have and pods want.
+//! Resource requests and allocatable resources.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn the_node_with_the_most_left_over_is_best() {
     ];
     let wanted = wanting(json!({"cpu": "3", "memory": "5000"}));
     let mut world = world(&nodes, &[]);
-    // (4000 - 3000) / 4000 and (10000 - 5000) / 10000, and the same of six processors.
+    // (4000 - 3000) / 4000 and (10000 - 5000) / 10000, and the same with six CPUs.
     assert_eq!(scores("NodeResourcesFit", &mut world, &pod("p", wanted)), Some(vec![37, 50]));
     let too_much = wanting(json!({"cpu": "100", "memory": "100000"}));
     assert_eq!(scores("NodeResourcesFit", &mut world, &pod("p", too_much)), Some(vec![0, 0]));
@@ -65,7 +65,7 @@ fn balance_is_better_the_more_a_pod_evens_it_out() {
     let much_memory = wanting(json!({"cpu": "0", "memory": "8000"}));
     let mut world = world(&nodes, &[placed("other", "n1", much_memory)]);
     let much_cpu = pod("p", wanting(json!({"cpu": "8", "memory": "0"})));
-    // From 60 to 100 there, and from 100 to 60 where nothing is.
+    // The balance rises from 60 to 100 on n1 and drops from 100 to 60 on the empty n2.
     assert_eq!(scores("NodeResourcesBalancedAllocation", &mut world, &much_cpu), Some(vec![95, 55]));
     assert_eq!(scores("NodeResourcesBalancedAllocation", &mut world, &pod("p", json!({}))), None);
 }

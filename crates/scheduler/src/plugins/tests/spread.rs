@@ -1,4 +1,4 @@
-//! Even spreading, with the cases of upstream's tests.
+//! Topology spread, with the cases of kube-scheduler's tests.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn nodes() -> [Arc<Node>; 4] {
     [zoned("a", "zone1"), zoned("b", "zone1"), zoned("x", "zone2"), zoned("y", "zone2")]
 }
 
-/// So many pods on each of a, b, x and y.
+/// Creates this number of pods on each of a, b, x and y.
 fn pods(counts: [usize; 4]) -> Vec<Arc<Pod>> {
     let names = ["a", "b", "x", "y"];
     let on = |(node, count): (&str, usize)| {
@@ -42,7 +42,7 @@ fn hard_constraints_refuse_what_is_too_uneven() {
     let zone = |skew| constraint(skew, "zone", "DoNotSchedule");
     let host = |skew| constraint(skew, "kubernetes.io/hostname", "DoNotSchedule");
     for (counts, constraints, fits) in [
-        // Nothing is there: everywhere.
+        // No pods: all nodes fit.
         ([0, 0, 0, 0], json!([zone(1)]), "abxy"),
         // Two and one in the zones.
         ([1, 1, 1, 0], json!([zone(1)]), "xy"),
@@ -53,7 +53,7 @@ fn hard_constraints_refuse_what_is_too_uneven() {
         // Both: zones 3 3, nodes 2 1 0 3.
         ([2, 1, 0, 3], json!([zone(1), host(1)]), "x"),
         ([2, 1, 0, 3], json!([zone(1), host(2)]), "bx"),
-        // Zones say x and y, nodes say b.
+        // The zone constraint allows x and y, the hostname constraint b.
         ([3, 0, 1, 1], json!([zone(1), host(1)]), ""),
     ] {
         let mut world = world(&nodes(), &pods(counts));
@@ -95,7 +95,7 @@ fn fewer_domains_than_wanted_count_as_one_that_is_empty() {
 
 #[test]
 fn nodes_the_pod_cannot_run_on_do_not_count_unless_it_says_so() {
-    // Nothing is in zone 2, but the pod selects zone 1.
+    // There are no pods in zone 2, but the pod selects zone 1.
     let mut world = world(&nodes(), &pods([1, 1, 0, 0]));
     let in_zone_1 = |policy: Value| {
         let constraint = merged(constraint(1, "zone", "DoNotSchedule"), policy);

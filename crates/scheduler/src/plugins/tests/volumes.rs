@@ -1,4 +1,4 @@
-//! Where volumes can be used.
+//! Volume plugins.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn add_class(world: &mut World, name: &str, provisioner: &str, mode: &str, more:
     world.storage.classes.insert(name.into(), read(crate::fixture::merged(plain, more)));
 }
 
-/// Two nodes, and a class whose claims wait.
+/// Two nodes, one StorageClass with `WaitForFirstConsumer` and one with `Immediate`.
 fn two_nodes(provisioner: &str) -> World {
     let mut world = world(&[node("n1", json!({})), node("n2", json!({}))], &[]);
     add_class(&mut world, "late", provisioner, "WaitForFirstConsumer", json!({}));
@@ -122,7 +122,7 @@ fn a_waiting_claim_gets_the_smallest_volume_that_does() {
         volumes.bindings[0].0.metadata.name.to_string()
     };
     assert_eq!((on(&world, "n1"), on(&world, "n2")), ("large".to_owned(), "fitting".to_owned()));
-    // What was decided for one pod is not there for the next.
+    // A volume reserved for one pod is not available to the next.
     let node = world.cache.find("n2").unwrap().node.clone().unwrap();
     let needed = world.storage.volumes_on(&claims, &node).unwrap();
     world.storage.reserve("p", "n2", needed);
@@ -154,7 +154,7 @@ fn volumes_are_made_where_their_class_allows_and_room_is_left() {
         json!({"metadata": {"name": "c"}, "storageClassName": "late", "capacity": "5Gi", "nodeTopology": {}});
     world.storage.capacities.insert(("".into(), "c".into()), read(capacity));
     assert_eq!(refusals("VolumeBinding", &mut world, &asking), [none, ""]);
-    // Somebody has decided already.
+    // Another scheduler selected a node already.
     add_claim(
         &mut world,
         "data",
@@ -227,7 +227,7 @@ fn a_node_has_only_so_many_volumes_of_a_driver() {
                           "source": {"persistentVolumeName": "b"}}});
     world.storage.set_attachment(None, Some(&read(attached)));
     assert_eq!(ask(&mut world, &["a", "c"]), [full, ""], "what is attached counts though nobody uses it");
-    // Claims without a volume yet count by their class.
+    // Unbound claims count for the driver of their StorageClass.
     add_claim(&mut world, "new", json!({}));
     add_claim(&mut world, "newer", json!({}));
     assert_eq!(ask(&mut world, &["new"]), ["", ""]);

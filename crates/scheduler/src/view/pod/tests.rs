@@ -1,4 +1,4 @@
-//! What becomes of pods as the server sends them.
+//! Parsing of pods.
 
 use serde_json::{Value, json};
 
