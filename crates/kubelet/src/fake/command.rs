@@ -1,21 +1,22 @@
-//! What a command says of itself: `sleep 30` runs for half a minute, `exit 1` fails.
+//! Run time and exit code that a container's command implies: `sleep 30` runs for half a minute, `exit 1`
+//! fails.
 //!
-//! Nothing is run here, so only what can be known without running is read: `sleep`, `exit`, `true` and `false`,
-//! alone or one after the other in a shell.
+//! Nothing is executed, so only `sleep`, `exit`, `true` and `false` are parsed, alone or as a sequence in a
+//! shell script.
 
 use std::time::Duration;
 
 use super::duration::Delay;
 use super::view::Container;
 
-/// How long a command runs, and how it ends.
+/// Run time and exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Course {
     pub(super) run: Delay,
     pub(super) exit_code: i32,
 }
 
-/// What can be known of the command of a container with its arguments; none if that is nothing.
+/// Parses the command of a container with its arguments; none if it has other commands.
 pub(super) fn course(container: &Container) -> Option<Course> {
     let words: Vec<&str> = container.command.iter().chain(&container.args).map(|word| &**word).collect();
     let (program, rest) = words.split_first()?;
@@ -26,7 +27,7 @@ pub(super) fn course(container: &Container) -> Option<Course> {
     }
 }
 
-/// One part of a script.
+/// A command of a script.
 #[derive(Clone, Copy)]
 enum Step {
     Sleep(Delay),
@@ -55,7 +56,7 @@ fn shell(script: &str) -> Option<Course> {
                 Step::Done(code) => exit_code = code,
             }
             if exit_code != 0 {
-                // What follows `&&` is not run.
+                // The commands after `&&` are not run.
                 break;
             }
         }
@@ -78,7 +79,7 @@ fn is(program: &str, name: &str) -> bool {
     program.rsplit('/').next() == Some(name)
 }
 
-/// The time of `sleep`: seconds, or a number with a unit.
+/// Parses the argument of `sleep`: seconds, or a number with a unit.
 fn sleeping(time: &str) -> Option<Delay> {
     if matches!(time, "infinity" | "inf") {
         return Some(Delay::Never);

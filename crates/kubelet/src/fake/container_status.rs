@@ -1,4 +1,4 @@
-//! What is said of one container of a pod.
+//! The status of one container of a pod.
 
 use coracle_meta::time::go_duration;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use super::run::{Exit, Run, State};
 use super::status::{Waiting, time};
 use super::view::{self, Container, ContainerStatus, Pod};
 
-/// Whether the server says of a container what is to be said. Times do not count.
+/// True if the reported status of a container is up to date. Times are not compared.
 pub(super) fn is_same(known: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
     let state = &known.state;
     let same_state = match &run.state {
@@ -27,7 +27,7 @@ pub(super) fn is_same(known: &ContainerStatus, run: &Run, waiting: &Waiting<'_>)
     same_state && known.ready == run.ready && known.restart_count == run.restarts
 }
 
-/// All that is said of a container.
+/// The full status of a container.
 pub(super) fn container_status(
     uid: &str,
     container: &Container,
@@ -36,7 +36,7 @@ pub(super) fn container_status(
     pod: &Pod,
 ) -> Value {
     let has_run = !matches!(run.state, State::Waiting | State::Lost) || run.last.is_some();
-    // That of the container before, while the next one waits.
+    // While a container waits for its restart, the ID is that of its last run.
     let id = |restarts: u32| format!("fake://{}", digest(&[uid, &container.name, &restarts.to_string()]));
     let last = run.last.as_ref().map(|exit| terminated(exit, id(run.restarts.saturating_sub(1))));
     let current =

@@ -1,4 +1,4 @@
-//! What is remembered of pods that were accepted: since when, to the millisecond, and their addresses.
+//! Acceptance time, in milliseconds, and address of accepted pods.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -7,24 +7,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use coracle_base::Timestamp;
 use coracle_runtime::{ClusterId, ObjectKey};
 
-/// The first address of pods, and how many there are: 10.128.0.0/10.
+/// The first pod address, and the number of pod addresses: 10.128.0.0/10.
 const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 const POD_ADDRESSES: u32 = 1 << 22;
 
-/// The first address of nodes, and how many there are: 10.192.0.0/11 by number, and as many by name.
+/// The first node address, and the number of node addresses: 10.192.0.0/11 by number, and as many by name.
 const FIRST_NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
 const NODE_ADDRESSES: u32 = 1 << 21;
 
-/// A pod that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Accepted {
-    /// Which one, should another of the same name follow.
+    /// UID, which tells it from a later pod of the same name.
     pub(super) uid: Box<str>,
     pub(super) at: Timestamp,
     pub(super) ip: Ipv4Addr,
 }
 
-/// All pods that were accepted. Forgotten with the process: what the API says of a pod is enough to go on.
+/// All accepted pods. Not persisted: the pod's status in the API is enough to continue.
 #[derive(Debug, Default)]
 pub(super) struct Hosted {
     state: Mutex<State>,
@@ -33,14 +32,14 @@ pub(super) struct Hosted {
 #[derive(Debug, Default)]
 struct State {
     accepted: HashMap<ObjectKey, Accepted>,
-    /// By cluster: each has a network of its own.
+    /// By cluster: each has its own pod network.
     taken: HashSet<(ClusterId, Ipv4Addr)>,
     next: u32,
 }
 
 impl Hosted {
-    /// The pod of this key and identity, accepted `at` if it was not before, with the address it had, if it
-    /// had one. `is_foreign` says of an address that a pod has it that was not accepted yet.
+    /// Returns the pod with this key and UID. If it is new, it is accepted `at` this time, with the address
+    /// it `had` if any. `is_foreign` is true for the addresses of pods that were not accepted yet.
     pub(super) fn accept(
         &self,
         key: &ObjectKey,
@@ -61,7 +60,7 @@ impl Hosted {
         accepted
     }
 
-    /// Forgets a pod that is gone.
+    /// Removes a deleted pod and frees its address.
     pub(super) fn release(&self, key: &ObjectKey) {
         self.state().release(key);
     }
@@ -78,12 +77,12 @@ impl State {
         }
     }
 
-    /// The address after the last one that nobody has. There are far more than pods.
+    /// The next free address. There are far more addresses than pods.
     fn free(&mut self, cluster: &ClusterId, is_foreign: impl Fn(Ipv4Addr) -> bool) -> Ipv4Addr {
         loop {
             self.next = (self.next + 1) % POD_ADDRESSES;
             let address = Ipv4Addr::from_bits(FIRST_POD_ADDRESS.to_bits() + self.next);
-            // The last octet is that of a machine, not of a network or of everyone in it.
+            // Network and broadcast addresses of /24 networks are skipped.
             let of_machine = !matches!(address.octets()[3], 0 | 255);
             if of_machine && !self.taken.contains(&(cluster.clone(), address)) && !is_foreign(address) {
                 return address;
@@ -92,7 +91,7 @@ impl State {
     }
 }
 
-/// The address of a node: by its number if its name ends with one, else by its name.
+/// The address of a node: by the number at the end of its name, otherwise by a hash of the name.
 pub(super) fn node_address(name: &str) -> Ipv4Addr {
     let before = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name[before.len()..].parse::<u32>().ok().filter(|number| *number + 1 < NODE_ADDRESSES);
@@ -103,7 +102,7 @@ pub(super) fn node_address(name: &str) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST_NODE_ADDRESS.to_bits() + offset)
 }
 
-/// A number that is the same for a name at all times (FNV-1a).
+/// A stable hash of a name (FNV-1a).
 pub(super) fn hash(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

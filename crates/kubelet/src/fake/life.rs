@@ -1,4 +1,4 @@
-//! What a pod as a whole is doing at a given time.
+//! The state of a whole pod at a given time.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::rules::{ContainerRules, PodRules, SIGKILL_EXIT_CODE, Termination, is_
 use super::run::{Exit, Run, State};
 use super::view::{Container, Phase, Pod, RestartPolicy};
 
-/// What a kubelet says of a pod that took too long (`active_deadline.go`).
+/// Reason and message of a pod that exceeded its deadline, as in the kubelet (`active_deadline.go`).
 const DEADLINE_REASON: &str = "DeadlineExceeded";
 const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
-/// What a pod is doing.
+/// The state of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     pub(super) phase: Phase,
@@ -21,20 +21,20 @@ pub(super) struct Life {
     pub(super) init_containers: Vec<Run>,
     pub(super) containers: Vec<Run>,
     pub(super) ephemeral_containers: Vec<Run>,
-    /// Its deletion is complete, as far as its node is concerned.
+    /// True if the kubelet's part of its deletion is complete.
     pub(super) is_gone: bool,
-    /// When something about it changes next.
+    /// The next time at which the state changes.
     pub(super) next: Option<Timestamp>,
 }
 
 impl Life {
-    /// What `pod` does at `now`, if its node accepted it at `accepted`.
+    /// The state of `pod` at `now`, if its node accepted it at `accepted`.
     pub(super) fn at(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
         let ends = ends(pod, rules, accepted);
         let termination = termination(pod, rules);
         let ended = ends.as_ref().filter(|end| end.at <= now);
         let stopped = termination.filter(|termination| termination.at <= now);
-        // Whatever came first decides; what happens later happens to a pod that is over.
+        // The earlier of the two decides; the later one finds a pod that has ended.
         let mut life = match (ended, stopped) {
             (Some(end), stopped) if stopped.is_none_or(|stopped| end.at <= stopped.at) => {
                 let mut life = Self::running(pod, rules, accepted, end.at);
@@ -46,7 +46,7 @@ impl Life {
                 life
             }
             (_, Some(stopped)) => {
-                // Deletions are timed in whole seconds; none comes before the pod did.
+                // Deletion timestamps have whole seconds and may precede the acceptance.
                 let at = stopped.at.max(accepted);
                 let mut life = Self::running(pod, rules, accepted, at);
                 life.stop(stopped.exit_code, at);
@@ -57,19 +57,19 @@ impl Life {
         life.is_gone = stopped.is_some() || vanishes(rules, accepted).is_some_and(|vanishes| vanishes <= now);
         let other_ends = [ends.map(|end| end.at), termination.map(|stop| stop.at), vanishes(rules, accepted)];
         let next = other_ends.into_iter().chain([life.next]).flatten().filter(|at| *at > now).min();
-        // A pod that is over changes only by being deleted, and that is a change of the object.
+        // A pod that ended changes only by its deletion, and that is a change of the object.
         life.next = next;
         life
     }
 
-    /// A pod that somebody else has brought to its end is stopped at once.
+    /// The state of a pod whose phase another client set to a final one: its containers stop at once.
     pub(super) fn ended_by_others(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
         let mut life = Self::running(pod, rules, accepted, now);
         life.stop(SIGKILL_EXIT_CODE, now);
         Self { phase: pod.status.phase, ..life }
     }
 
-    /// What it does as long as nobody ends it.
+    /// The state without deletion, deadline and end by rule.
     fn running(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
         let begin = rules.start_after.duration().map(|delay| accepted + delay);
         let (init_containers, begin) = initialized(pod, rules, begin, now);
@@ -93,7 +93,7 @@ impl Life {
         };
         life.ephemeral_containers = ephemeral(pod, rules, life.phase, now);
         if life.phase.is_terminal() {
-            // Sidecars end with the last of the others.
+            // Sidecars stop with the last of the other containers.
             let finished = life.finished().unwrap_or(now);
             life.init_containers =
                 life.init_containers.into_iter().map(|run| run.stopped(0, finished)).collect();
@@ -114,7 +114,7 @@ impl Life {
         self.next = None;
     }
 
-    /// When the last of its containers ended.
+    /// The time at which the last container ended.
     fn finished(&self) -> Option<Timestamp> {
         let exit = |run: &Run| match run.state {
             State::Exited(Exit { finished, .. }) => Some(finished),
@@ -178,8 +178,8 @@ fn termination(pod: &Pod, rules: &PodRules) -> Option<StopsAt> {
     }
 }
 
-/// The ephemeral containers of a pod. They can be added at any time, so each starts when it is first seen; its status
-/// has the time afterwards. None is restarted, and none has readiness.
+/// The ephemeral containers of a pod. They can be added at any time, so each starts when it is first seen;
+/// afterwards the time is read from its status. They are never restarted, and have no readiness.
 fn ephemeral(pod: &Pod, rules: &PodRules, phase: Phase, now: Timestamp) -> Vec<Run> {
     let containers = pod.spec.ephemeral_containers.iter().zip(&rules.ephemeral_containers);
     let run = |(container, rules): (&Container, &ContainerRules)| {
@@ -195,7 +195,8 @@ fn ephemeral(pod: &Pod, rules: &PodRules, phase: Phase, now: Timestamp) -> Vec<R
     containers.map(run).collect()
 }
 
-/// The init containers, one after the other, and when the others may start.
+/// The states of the init containers, which run one after the other, and the time at which the app
+/// containers may start.
 fn initialized(
     pod: &Pod,
     rules: &PodRules,
@@ -212,7 +213,7 @@ fn initialized(
         let policy = if is_sidecar(container) {
             RestartPolicy::Always
         } else {
-            // What has done its part is not started again, whatever the policy.
+            // An init container that succeeded is not restarted, whatever the policy.
             init_policy(pod.spec.restart_policy)
         };
         let mut run = Run::at(rules, policy, starts, now);
@@ -226,7 +227,7 @@ fn initialized(
         }
         runs.push(run);
     }
-    // None of the others can start before their time has come.
+    // `begin` may be in the future; the app containers wait until then.
     (runs, begin)
 }
 
@@ -234,7 +235,7 @@ fn init_policy(policy: RestartPolicy) -> RestartPolicy {
     if policy == RestartPolicy::Never { RestartPolicy::Never } else { RestartPolicy::OnFailure }
 }
 
-/// The phase that follows from the containers (`getPhase` in `kubelet_pods.go`).
+/// The phase that follows from the container states (`getPhase` in `kubelet_pods.go`).
 fn phase(policy: RestartPolicy, init_containers: &[Run], containers: &[Run]) -> Phase {
     let failed = |run: &Run| matches!(run.state, State::Exited(exit) if exit.code != 0);
     if policy == RestartPolicy::Never && init_containers.iter().any(failed) {
@@ -259,7 +260,7 @@ mod tests {
         Timestamp::from_millis(ms)
     }
 
-    /// What a pod with these annotations and this spec does, accepted at 10 s.
+    /// The state of a pod with these annotations and this spec, accepted at 10 s.
     fn life(annotations: &Value, spec: &Value, deletion: Option<(&str, i64)>, now: u64) -> Life {
         let annotations: serde_json::Map<_, _> = annotations
             .as_object()

@@ -1,4 +1,4 @@
-//! What a node is like, and what its kubelet says of it.
+//! Node objects and their status, as a kubelet reports it.
 
 use std::time::Duration;
 
@@ -10,22 +10,21 @@ use super::options::{FakeNodes, FakeTaint};
 use super::status::time;
 use super::view::{Condition, Node};
 
-/// How often a lease is renewed, and after which time it counts as lost: a quarter, as the kubelet does
-/// (`nodeLeaseDurationSeconds` and `nodeLeaseRenewIntervalFraction`).
+/// Lease renewal interval, and the duration after which a lease expires: the interval is a quarter, as in
+/// the kubelet (`nodeLeaseDurationSeconds` and `nodeLeaseRenewIntervalFraction`).
 pub(super) const LEASE_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) const LEASE_DURATION_S: u32 = 40;
 
-/// How often the status is said again if nothing changed (`nodeStatusReportFrequency`).
+/// Interval of status updates without changes (`nodeStatusReportFrequency`).
 const STATUS_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// The Kubernetes these nodes speak for.
+/// The reported kubelet version.
 const VERSION: &str = "v1.36.4";
 
-/// A condition: its type, whether something is wrong, and how that is said.
+/// A pressure condition: its type, then reason and message without and with pressure.
 type Pressure = (&'static str, [&'static str; 2], [&'static str; 2]);
 
-/// What a kubelet looks after beside being ready: how it says that all is well, and that it is not
-/// (`nodestatus/setters.go`).
+/// The pressure conditions of a kubelet, with its reasons and messages (`nodestatus/setters.go`).
 const PRESSURES: [Pressure; 3] = [
     (
         "MemoryPressure",
@@ -44,12 +43,12 @@ const PRESSURES: [Pressure; 3] = [
     ),
 ];
 
-/// Names and region of nodes that the server creates.
+/// Name prefix and region of created nodes.
 pub(super) const NAME_PREFIX: &str = "fake-";
 pub(super) const REGION_LABEL: &str = "topology.kubernetes.io/region";
 pub(super) const REGION: &str = "fake";
 
-/// The node of this number.
+/// The node with this number.
 pub(super) fn body(nodes: &FakeNodes, number: u32, now: Timestamp) -> Value {
     let name = format!("{NAME_PREFIX}{number}");
     let zone = format!("zone-{}", number % nodes.zones.max(1));
@@ -83,11 +82,11 @@ fn taint(taint: &FakeTaint) -> Value {
     json!({"key": taint.key, "value": taint.value, "effect": taint.effect})
 }
 
-/// What is wrong with a node, by rule.
+/// The conditions that the rules of a node ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Conditions {
     not_ready: bool,
-    /// The conditions that say that something is wrong.
+    /// The pressure conditions that are true.
     pressures: Vec<&'static str>,
 }
 
@@ -113,7 +112,7 @@ impl Conditions {
             condition(name, is_true, if is_true { *badly } else { *well })
         });
         let ready = if self.not_ready {
-            condition("Ready", false, ["KubeletNotReady", "the node is told not to be ready"])
+            condition("Ready", false, ["KubeletNotReady", "annotation fake.coracle.dev/ready is false"])
         } else {
             condition("Ready", true, ["KubeletReady", "kubelet is posting ready status"])
         };
@@ -173,7 +172,7 @@ fn told(conditions: &[Condition], known: &[Condition], now: Timestamp) -> Value 
     told.collect()
 }
 
-/// What the server is to be told of a node; none if it knows.
+/// The status patch of a node; none if the reported status is up to date.
 pub(super) fn patch(node: &Node, now: Timestamp) -> Option<Value> {
     let (conditions, known) = (Conditions::of(node), &node.status.conditions);
     let is_new = node.status.capacity.is_empty() || node.status.addresses.is_empty();
@@ -197,8 +196,8 @@ fn is_known(said: &Condition, known: &[Condition], now: Timestamp) -> bool {
     heartbeat.is_some_and(|heartbeat| now.since(heartbeat) < STATUS_INTERVAL)
 }
 
-/// When the lease of a node is to be renewed next. Nodes take turns, each at one whole second of the
-/// interval, so that thousands of them wake a worker once a second and not thousands of times.
+/// The next renewal of a node's lease. By a hash of its name, each node has one whole second of the
+/// interval, so that thousands of nodes wake a worker once a second and not thousands of times.
 pub(super) fn next_renewal(name: &str, now: Timestamp) -> Timestamp {
     let interval_ms = u64::try_from(LEASE_INTERVAL.as_millis()).unwrap_or(u64::MAX);
     let turn_ms = u64::from(hash(name)) % (interval_ms / 1000) * 1000;

@@ -1,4 +1,4 @@
-//! What is to be done about one pod.
+//! Plans the reconciliation of one pod.
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::Labels;
@@ -10,21 +10,21 @@ use super::run::Run;
 use super::status::{self, Place, Waiting};
 use super::view::Pod;
 
-/// What a kubelet says of containers that it cannot make.
+/// Waiting reason of containers that cannot be created, as in the kubelet.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
-/// What is to be done.
+/// The actions for a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plan {
-    /// What the server is to be told first.
+    /// Status patch to write first.
     pub(super) status: Option<Value>,
-    /// The pod is gone; the server may forget it.
+    /// True if the pod object is to be deleted without grace.
     pub(super) delete: bool,
-    /// When something changes by itself.
+    /// The next time at which the pod changes without an event.
     pub(super) next: Option<Timestamp>,
 }
 
-/// What is to be done about `pod`, on a node with these annotations.
+/// The actions for `pod`, on a node with these annotations.
 pub(super) fn plan(pod: &Pod, node: &Labels, place: &Place, now: Timestamp) -> Plan {
     let rules = match PodRules::of(pod, node) {
         Ok(rules) => rules,
@@ -33,7 +33,7 @@ pub(super) fn plan(pod: &Pod, node: &Labels, place: &Place, now: Timestamp) -> P
     let has_ended = pod.status.phase.is_terminal();
     let mut life = Life::at(pod, &rules, place.accepted, now);
     if has_ended && (life.phase != pod.status.phase || !is_settled(pod)) {
-        // No phase comes after the last one.
+        // A final phase does not change.
         let ended = Life::ended_by_others(pod, &rules, place.accepted, now);
         life = Life { is_gone: life.is_gone, next: life.next, ..ended };
     }
@@ -45,20 +45,20 @@ pub(super) fn plan(pod: &Pod, node: &Labels, place: &Place, now: Timestamp) -> P
     Plan { status, delete: life.is_gone && !is_released(pod), next: life.next }
 }
 
-/// Whether nothing of a pod that ended runs any more, as far as the server knows.
+/// True if no container of an ended pod is reported as running.
 fn is_settled(pod: &Pod) -> bool {
     let status = &pod.status;
-    // A pod that was ended before it ever got here has no statuses, and gets none.
+    // A pod that ended before its node accepted it has no container statuses, and gets none.
     status.container_statuses.iter().all(|container| container.state.running.is_none())
         && status.init_container_statuses.iter().all(|container| container.state.running.is_none())
 }
 
-/// Whether the server has been told to forget it, and only others hold it.
+/// True if the pod was deleted without grace already and only finalizers hold it.
 fn is_released(pod: &Pod) -> bool {
     pod.metadata.is_terminating() && pod.metadata.deletion_grace_period_seconds == Some(0)
 }
 
-/// A pod whose rules nobody understands waits for better ones.
+/// A pod with invalid rules waits until they are corrected.
 fn misconfigured(pod: &Pod, message: &str, place: &Place, now: Timestamp) -> Plan {
     if pod.metadata.is_terminating() {
         return Plan { delete: !is_released(pod), ..Plan::default() };

@@ -1,4 +1,4 @@
-//! Checks rule annotations when they are written, so that a misspelt one does not pass in silence.
+//! Validation of rule annotations when they are written, so that a misspelt one is reported.
 
 use coracle_meta::quantity::Quantity;
 
@@ -99,7 +99,8 @@ impl Syntax {
     }
 }
 
-/// Warnings about the rules among these annotations: unknown ones, which have no effect, and those whose value is invalid.
+/// Warnings about these annotations: rules that are unknown and have no effect, and rules with invalid
+/// values.
 pub fn check_rules<'a>(
     annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
     scope: RuleScope,
@@ -118,7 +119,7 @@ fn warning(rule: &str, value: &str, scope: RuleScope) -> Option<String> {
     (!syntax.accepts(value)).then(|| format!("annotation {PREFIX}{rule}: {value:?} is not {expected}"))
 }
 
-/// A rule without the container or the index that it is limited to.
+/// A rule's name without its suffix for a container or an index.
 fn base(rule: &str) -> &str {
     let limited = [".container-", ".index-"].iter().find_map(|separator| rule.split_once(separator));
     limited.map_or(rule, |(base, _)| base)
@@ -133,7 +134,8 @@ fn syntax(rule: &str, scope: RuleScope) -> Option<Syntax> {
     known(scope).find(|(name, _)| *name == rule).map(|(_, syntax)| *syntax)
 }
 
-/// A known rule that differs by one letter that was left out, added or changed, or by two that were exchanged.
+/// A known rule whose name differs by one letter removed, added or changed, or by two adjacent letters
+/// swapped.
 fn closest(rule: &str, scope: RuleScope) -> Option<&'static str> {
     known(scope).map(|(name, _)| *name).find(|name| is_one_edit_apart(name.as_bytes(), rule.as_bytes()))
 }

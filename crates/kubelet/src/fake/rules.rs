@@ -1,8 +1,8 @@
-//! What annotations say a pod is to do.
+//! Parsing of the rule annotations of a pod.
 //!
-//! A rule is looked for under `KEY.container-NAME`, then `KEY.index-N` (the completion index of a Job's pod,
-//! or the ordinal of a StatefulSet's), then `KEY`: in the annotations of the pod first, then in those of its
-//! node.
+//! A rule is looked up under `KEY.container-NAME`, then `KEY.index-N` (the completion index of a Job's pod,
+//! or the ordinal of a StatefulSet's), then `KEY`: in the annotations of the pod first, then in those of
+//! its node.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::command;
 use super::duration::{self, Delay};
 use super::view::{Container, Phase, Pod, RestartPolicy};
 
-/// How long containers run by default that are not restarted when they succeed: long enough to be seen.
+/// Default run time of containers that are not restarted after success: long enough to be observed.
 const RUN_TO_COMPLETION: Duration = Duration::from_secs(1);
 
-/// What a container says that ends by a signal it does not handle.
+/// Exit code of a container that is terminated by SIGTERM.
 pub(super) const SIGTERM_EXIT_CODE: i32 = 143;
 
-/// What a container says that is killed.
+/// Exit code of a container that is killed.
 pub(super) const SIGKILL_EXIT_CODE: i32 = 137;
 
-/// What cannot be understood.
+/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {PREFIX}{key}: {value:?} is not {expected}")]
 pub(super) struct RuleError {
@@ -32,21 +32,22 @@ pub(super) struct RuleError {
     expected: &'static str,
 }
 
-/// What one container does.
+/// The rules of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContainerRules {
-    /// How long it runs.
+    /// Run time.
     pub(super) finish_after: Delay,
-    /// How it ends, the first time, the second, and so on; the last holds for all further ones. Never empty.
+    /// Exit code of the first run, the second, and so on; the last one applies to all further runs. Never
+    /// empty.
     pub(super) exit_codes: Box<[i32]>,
-    /// When it becomes ready after it started.
+    /// Time from start to readiness.
     pub(super) ready_after: Delay,
-    /// When it stops being ready after that, and for how long.
+    /// Time from readiness to unreadiness, and the duration of the latter.
     pub(super) unready_after: Delay,
     pub(super) unready_for: Delay,
 }
 
-/// How a pod as a whole comes to its end.
+/// The end of a whole pod by rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) after: Duration,
@@ -55,30 +56,29 @@ pub(super) struct End {
     pub(super) message: Box<str>,
 }
 
-/// How long containers take to end when their pod is deleted.
+/// The time containers take to stop when their pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Termination {
     After(Duration),
-    /// They end when they are killed.
+    /// They are killed at the end of the grace period.
     Grace,
-    /// Nobody ever hears of it.
     Never,
 }
 
-/// What a pod does.
+/// The rules of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRules {
-    /// When its first container starts.
+    /// Time until the first container starts.
     pub(super) start_after: Delay,
-    /// Why it has not started yet.
+    /// Waiting reason until then.
     pub(super) waiting_reason: Option<Box<str>>,
     pub(super) waiting_message: Box<str>,
     pub(super) end: Option<End>,
     pub(super) vanish_after: Delay,
     pub(super) termination: Termination,
-    /// How containers end that are asked to.
+    /// Exit code of containers that stop within the grace period.
     pub(super) terminate_exit_code: i32,
-    /// Whether it may be ready at all.
+    /// False if the pod never becomes ready.
     pub(super) ready: bool,
     pub(super) init_containers: Box<[ContainerRules]>,
     pub(super) containers: Box<[ContainerRules]>,
@@ -86,7 +86,7 @@ pub(super) struct PodRules {
 }
 
 impl ContainerRules {
-    /// A container that runs by its command alone.
+    /// A container without rules, defined by its command.
     fn of(course: command::Course) -> Self {
         Self {
             finish_after: course.run,
@@ -99,10 +99,11 @@ impl ContainerRules {
 }
 
 impl PodRules {
-    /// Those of a pod on a node with these annotations.
+    /// The rules of a pod on a node with these annotations.
     pub(super) fn of(pod: &Pod, node: &Labels) -> Result<Self, RuleError> {
         let found = Found::new(pod, node);
-        // `restartPolicy` of a Job's pods, of `kubectl run --restart=Never` and of chart tests: they are to complete.
+        // The policy of a Job's pods, of `kubectl run --restart=Never` and of chart tests, which are
+        // expected to complete.
         let runs_on = pod.spec.restart_policy == RestartPolicy::Always;
         let run = if runs_on { Delay::Never } else { Delay::After(RUN_TO_COMPLETION) };
         let app = |container: &Container| {
@@ -141,27 +142,27 @@ impl PodRules {
     }
 }
 
-/// What a container does that nothing is known of.
+/// Defaults of containers whose command implies nothing.
 const ENDLESS: command::Course = command::Course { run: Delay::Never, exit_code: 0 };
 const AT_ONCE: command::Course = command::Course { run: Delay::AT_ONCE, exit_code: 0 };
 
-/// Whether an image is the one that everybody takes to do nothing, for ever.
+/// True for the pause image, which runs until it is stopped.
 fn is_pause(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     name == "pause" || name.starts_with("pause:") || name.starts_with("pause@")
 }
 
-/// Whether an init container goes on running beside the others.
+/// True if an init container keeps running beside the other containers.
 pub(super) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy == Some(RestartPolicy::Always)
 }
 
-/// Where rules are looked for.
+/// The annotations in which rules are looked up.
 pub(super) struct Found<'a> {
     pod: &'a Labels,
     node: &'a Labels,
     index: Option<&'a str>,
-    /// Most pods have no rules, and then nothing is looked for.
+    /// False if there are no rules at all, as in most pods; then nothing is looked up.
     any: bool,
 }
 
@@ -223,7 +224,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// The image of the pod that cannot be had, if there is one.
+    /// The first image of the pod that cannot be pulled.
     fn missing_image(&self, pod: &'a Pod) -> Option<&'a str> {
         let missing = self.text("missing-images", "")?;
         let is_missing = |image: &str| {
@@ -257,7 +258,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Parses the phase that a pod ends with, and after which time: `Failed=2s`.
+/// Parses the final phase of a pod and the time after which it is reached: `Failed=2s`.
 pub(super) fn phase_after(text: &str) -> Option<(Phase, Duration)> {
     let (phase, after) = text.split_once('=')?;
     let phase = match phase {

@@ -1,5 +1,5 @@
-//! What is said of a pod, in the words and the order of a kubelet
-//! (`generateAPIPodStatus`, `status/generate.go`).
+//! The status of a pod, with the reasons, messages and order of a kubelet (`generateAPIPodStatus`,
+//! `status/generate.go`).
 
 use coracle_base::Timestamp;
 use coracle_meta::time::Time;
@@ -11,23 +11,23 @@ use super::rules::is_sidecar;
 use super::run::{Run, State};
 use super::view::{Condition, Container, ContainerStatus, Phase, Pod};
 
-/// Where a pod runs.
+/// Addresses and acceptance time of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) host_ip: String,
     pub(super) pod_ip: String,
-    /// When its node accepted it.
+    /// The time at which its node accepted it.
     pub(super) accepted: Timestamp,
 }
 
-/// Why containers have not started.
+/// Waiting reason and message of containers that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waiting<'a> {
     pub(super) reason: &'a str,
     pub(super) message: &'a str,
 }
 
-/// What the server is to be told of a pod; none if it knows.
+/// The status patch of a pod; none if the reported status is up to date.
 pub(super) fn patch(
     pod: &Pod,
     life: &Life,
@@ -70,11 +70,11 @@ pub(super) fn patch(
         let statuses = statuses(&pod.spec.ephemeral_containers, &life.ephemeral_containers);
         set("ephemeralContainerStatuses", Value::Array(statuses));
     }
-    // Should another pod have taken the name, it is not meant.
+    // With the UID, the API server rejects the patch if another pod has taken the name.
     Some(json!({"metadata": {"uid": uid}, "status": status}))
 }
 
-/// A condition to be said.
+/// A condition to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     r#type: &'static str,
@@ -206,14 +206,14 @@ fn told(said: &Said, pod: &Pod, now: Timestamp) -> Value {
         if !text.is_empty() {
             told[name] = text.into();
         } else if before.is_some_and(|before| !before.is_empty()) {
-            // Conditions are merged, so what is said no more has to be taken back.
+            // Conditions are merged, so fields that are no longer set have to be removed.
             told[name] = Value::Null;
         }
     }
     told
 }
 
-/// Whether the server says of the pod what is to be said. Times do not count.
+/// True if the reported status is up to date. Times are not compared.
 fn is_known(pod: &Pod, life: &Life, waiting: &Waiting<'_>, conditions: &[Said]) -> bool {
     let status = &pod.status;
     let is_said = |said: &Said| {
@@ -234,7 +234,7 @@ fn is_known(pod: &Pod, life: &Life, waiting: &Waiting<'_>, conditions: &[Said]) 
         && same(&status.ephemeral_container_statuses, &life.ephemeral_containers)
 }
 
-/// A time as the API writes it.
+/// A timestamp in the format of the API.
 pub(super) fn time(at: Timestamp) -> Value {
     Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string().into()
 }

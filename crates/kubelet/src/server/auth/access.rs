@@ -1,24 +1,24 @@
-//! What a request to the node's API is about, as permissions of the cluster speak of it.
+//! The permissions that a request to the kubelet's API requires.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// What somebody wants to do with a node.
+/// A permission on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Such as `get`; empty for methods that no verb stands for.
+    /// The verb, such as `get`; empty for methods without a verb.
     pub verb: &'static str,
-    /// The node.
+    /// The name of the node.
     pub node: String,
-    /// The part of it, such as `metrics`.
+    /// The subresource, such as `metrics`.
     pub subresource: &'static str,
 }
 
-/// Paths that have a part of their own, but may also be used by whoever may use everything.
+/// Paths with a subresource of their own, for which `nodes/proxy` is sufficient as well.
 const FINE_GRAINED: &[(&str, &str)] =
     &[("/pods", "pods"), ("/healthz", "healthz"), ("/configz", "configz"), ("/runningpods", "pods")];
 
-/// Paths that have a part of their own, which everything does not include.
+/// Paths with a subresource of their own that `nodes/proxy` does not include.
 const SEPARATE: &[(&str, &str)] = &[
     ("/stats", "stats"),
     ("/metrics", "metrics"),
@@ -28,11 +28,11 @@ const SEPARATE: &[(&str, &str)] = &[
     ("/flagz", "configz"),
 ];
 
-/// The part that stands for everything else.
+/// The subresource of all other paths.
 const PROXY: &str = "proxy";
 
 impl Access {
-    /// What a request asks for; it may be made by whoever may do one of these.
+    /// The permissions of which one is required for a request.
     pub(super) fn all_of(node: &str, method: &Method, path: &str) -> Vec<Self> {
         let verb = match *method {
             Method::POST => "create",
@@ -58,7 +58,7 @@ fn part(table: &[(&str, &'static str)], path: &str) -> Option<&'static str> {
     table.iter().find(|(outer, _)| is_within(outer)).map(|(_, part)| *part)
 }
 
-/// Whether a path means the same to everybody: no step up, nothing empty in between, nothing hidden.
+/// True if the path is unambiguous: no `..`, no empty segments, no encoded separators.
 pub(super) fn is_plain(path: &str) -> bool {
     let Some(inner) = path.strip_prefix('/') else { return false };
     let inner = inner.strip_suffix('/').unwrap_or(inner);

@@ -1,4 +1,4 @@
-//! The whole layer before a service that says who reached it, with a reviewer that remembers questions.
+//! The layer in front of a service that reports the token it sees, with a reviewer that records reviews.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tower::{ServiceExt, service_fn};
 
 use super::*;
 
-/// Knows one token and what its owner may do, and what it was asked.
+/// Reviewer that accepts one token, grants a list of permissions, and counts reviews.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<Known>>);
 
@@ -58,7 +58,7 @@ impl Reviewer for Fake {
     }
 }
 
-/// A request with a token, or none if it is empty.
+/// A request with a token, or without one if it is empty.
 fn request(method: Method, path: &str, token: &str) -> Request<()> {
     let mut request = Request::builder().method(method).uri(path);
     if !token.is_empty() {
@@ -67,7 +67,7 @@ fn request(method: Method, path: &str, token: &str) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// The code and the text of the answer. The service tells whether it saw the token.
+/// Status code and body. The service reports whether it sees the token.
 async fn answer(layer: &AuthLayer<Fake>, request: Request<()>) -> (u16, String) {
     let service = service_fn(async |request: Request<()>| {
         let text = if request.headers().contains_key(header::AUTHORIZATION) { "token seen" } else { "in" };
