@@ -30,7 +30,7 @@ impl ClusterName {
         &self.0
     }
 
-    /// The name of a data directory, with a dash for every character that a name cannot have.
+    /// Derived from the name of a data directory, with a dash for every character that a name cannot have.
     pub fn of_data_dir(data_dir: &Path) -> Self {
         // Paths such as `.` and `..` have a name only once they are resolved.
         let resolved = data_dir.file_name().is_none().then(|| data_dir.canonicalize().ok()).flatten();

@@ -1,5 +1,5 @@
-//! The tasks of a cluster, and the policy when one ends that should not: the cluster is
-//! reported as failed, and its owner decides. Restarting a listener would only hide why.
+//! The tasks of a server, and the policy if one ends unexpectedly: the server is reported as failed, and
+//! the embedding program decides. Restarting a listener would only hide the cause.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,22 +7,21 @@ use std::task::{Context, Poll};
 
 use coracle_base::{Task, TaskError};
 
-/// Why a running cluster is of no use any more.
+/// Why a running server can no longer be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// A component ended, which it does only when told to.
+    /// A component ended without having been stopped.
     #[error("component {name} ended unexpectedly")]
     Ended {
-        /// Its name.
+        /// The name of the component.
         name: &'static str,
     },
-    /// A component crashed.
+    /// A component panicked.
     #[error("a component failed")]
     Crashed(#[from] TaskError),
 }
 
-/// Everything that runs.
 #[derive(Debug)]
 pub(crate) struct Components {
     running: Vec<Task<()>>,
@@ -33,12 +32,12 @@ impl Components {
         Self { running }
     }
 
-    /// Waits until the first of them ends. Safe to drop.
+    /// Waits until the first of them ends. Cancel-safe.
     pub(crate) async fn first_failure(&mut self) -> Failure {
         poll_fn(|cx| self.poll_ended(cx)).await
     }
 
-    /// Waits until all have ended, as they have been told to elsewhere.
+    /// Waits until all have ended. They are stopped elsewhere.
     pub(crate) async fn ended(self) {
         for component in self.running {
             let name = component.name();
@@ -53,7 +52,7 @@ impl Components {
             let component = &mut self.running[index];
             let name = component.name();
             if let Poll::Ready(ended) = Pin::new(component).poll(cx) {
-                // A task that has given its result must not be asked again.
+                // A completed task must not be polled again.
                 drop(self.running.swap_remove(index));
                 return Poll::Ready(ended.map_or_else(Failure::Crashed, |()| Failure::Ended { name }));
             }

@@ -1,9 +1,9 @@
 //! Files and directories that no other user of the machine could have written.
 //!
-//! A user who can write the data directory can plant an authority or a key and become any user of the cluster. So
-//! everything the server trusts must belong to the user who runs it, or to root, and must not be writable by others.
-//! Files are opened first and then checked by their descriptor, so that the file which is checked is the file which is
-//! read. Symbolic links within the data directory are not followed.
+//! A user who can write the data directory can plant an authority or a key and become any user of the
+//! cluster. So everything the server trusts must belong to the user who runs it, or to root, and must not
+//! be writable by others. Files are opened first and then checked by their descriptor, so that the file
+//! which is checked is the file which is read. Symbolic links within the data directory are not followed.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read};
@@ -84,7 +84,7 @@ pub(crate) enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// Whether other users may read a file.
+/// The users who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Secrecy {
     /// Anyone: certificates.
@@ -103,12 +103,12 @@ impl Secrecy {
     }
 }
 
-/// Whether a symbolic link in the last part of a path is followed.
+/// Treatment of a symbolic link in the last part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// For paths that the user gave, such as the data directory.
     Followed,
-    /// For names within a directory of ours.
+    /// For names within the server's own directories.
     Refused,
 }
 
@@ -119,9 +119,9 @@ pub(crate) fn open_dir(path: &Path, links: Links) -> Result<File, OpenError> {
     Ok(dir)
 }
 
-/// The contents of a file within a directory of ours; none if there is no such file.
+/// The contents of a file within the server's own directories; none if there is no such file.
 pub(crate) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<Vec<u8>>, OpenError> {
-    // Not blocking, for a pipe would make the open wait.
+    // Non-blocking, because opening a pipe would wait.
     let mut file = match open(path, OFlags::NONBLOCK, Links::Refused) {
         Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
@@ -136,8 +136,8 @@ pub(crate) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<Vec<u8>>, Ope
     Ok(Some(bytes))
 }
 
-/// The contents of a file that the user named. Links are followed, as secrets of Kubernetes are mounted by them; pipes are
-/// read, as shells make them for `<(command)`.
+/// The contents of a file that the user named. Links are followed, because Kubernetes mounts Secrets
+/// through links; pipes are read, as shells create them for `<(command)`.
 pub(crate) fn read_named(path: &Path) -> Result<Vec<u8>, OpenError> {
     let mut file = open(path, OFlags::empty(), Links::Followed)?;
     let metadata = file.metadata()?;
@@ -149,13 +149,13 @@ pub(crate) fn read_named(path: &Path) -> Result<Vec<u8>, OpenError> {
     Ok(bytes)
 }
 
-/// Checks everything in a directory that [`open_dir`] has checked. Nobody else can change its entries meanwhile, so they
-/// may be looked at by name.
+/// Checks everything in a directory that [`open_dir`] has checked. No other user can change its entries
+/// meanwhile, so they may be looked up by name.
 pub(crate) fn check_entries(dir: &Path) -> Result<(), OpenError> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let metadata = match fs::symlink_metadata(&path) {
-            // A process that ends removes its own.
+            // A process that ends removes its own files.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             found => found?,
         };
@@ -167,8 +167,9 @@ pub(crate) fn check_entries(dir: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Opens a file in a directory of ours to read and write it, and creates it if there is none. Other users cannot open it
-/// afterwards, not even to lock it, for which a system needs no more than the right to read.
+/// Opens a file in the server's own directories to read and write it, and creates it if there is none.
+/// Other users cannot open it afterwards, not even to lock it, for which a system needs no more than the
+/// right to read.
 pub(crate) fn open_or_create_private(path: &Path) -> Result<File, OpenError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_MODE);
@@ -194,7 +195,7 @@ fn open_with(mut options: OpenOptions, path: &Path, flags: OFlags, links: Links)
     let flags = if links == Links::Refused { flags | OFlags::NOFOLLOW } else { flags };
     let bits = i32::try_from(flags.bits()).expect("flags of the system fit its own type");
     options.custom_flags(bits).open(path).map_err(|error| {
-        // Only to explain the failure: the link was not followed, whatever is there by now.
+        // Only to explain the failure: the link was not followed.
         let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
         if links == Links::Refused && is_link {
             UntrustedFile::SymbolicLink { path: path.to_owned() }.into()
@@ -208,7 +209,7 @@ fn judge(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), Untru
     judge_as(geteuid().as_raw(), path, metadata.uid(), metadata.mode(), secrecy)
 }
 
-/// Root may own what another user trusts: root can write everything anyway.
+/// Files owned by root are trusted: root can write everything anyway.
 fn judge_as(user: u32, path: &Path, owner: u32, mode: u32, secrecy: Secrecy) -> Result<(), UntrustedFile> {
     let path = path.to_owned();
     let mode = mode & 0o7777;

@@ -1,9 +1,10 @@
-//! Managers that run: that of the controllers, and that of the scheduler.
+//! Leader election for the controller and scheduler managers.
 //!
-//! Where several processes share a store, only the one that holds a lease runs a manager. One that loses it
-//! is cut off at once, for another may begin; what it has begun another finds and ends. A new one is made
-//! whenever the lease is ours again. All that a manager writes is fenced by the term of the lease in which it was
-//! made: requests that a stopped process finishes after it woke up change nothing.
+//! If several processes share a store, only the holder of a lease runs a manager. When it loses the lease,
+//! the manager is dropped at once, because another process may start its own, which completes interrupted
+//! reconciles. A new manager is created whenever the lease is acquired again. All writes of a manager are
+//! fenced by the term of the lease in which it was created: requests that a paused process completes after
+//! it resumed change nothing.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,46 +20,46 @@ use crate::in_process::{self, Caller};
 use crate::pki;
 use crate::supervise::{Components, Failure};
 
-/// Where the leases are, as upstream's.
+/// The namespace of the leases, as for Kubernetes' own components.
 const NAMESPACE: &str = "kube-system";
 
-/// One of several processes on one store.
+/// This process among several on one store.
 pub(crate) struct Replica {
-    /// What no other one is called.
+    /// Unique holder identity.
     identity: String,
 }
 
 impl Replica {
-    /// One that is called as upstream's components call themselves.
+    /// With an identity of the form that Kubernetes' components use.
     pub(crate) fn new(uid: &str) -> Self {
         Self { identity: format!("{}_{uid}", host_name()) }
     }
 }
 
-/// What upstream's components say where they run.
+/// The host name, as Kubernetes' components determine it.
 fn host_name() -> String {
     pki::host_name().map_or_else(|| "localhost".to_owned(), |name| name.to_string())
 }
 
-/// A manager that runs, or that waits until it may.
+/// A manager that runs always, or while this process is the leader.
 pub(crate) struct Managed {
-    /// What tells whether the one that runs is at rest; none while none runs.
+    /// The idle check of the running manager; none while none runs.
     idle: watch::Receiver<Option<Idle>>,
     figures: Figures,
     stop: CancellationToken,
     running: Components,
 }
 
-/// What is counted by a manager. It knows nobody who knows the server, so the server may have it.
+/// The metrics of a manager. They hold no reference to the server, so that the server can hold them.
 #[derive(Clone)]
 pub(crate) struct Figures {
-    /// Whether the lease is held, if there is one; also told while none runs.
+    /// The leader election metric, if there is a lease; also exposed while no manager runs.
     leading: Metrics,
-    /// What the one that runs counts.
+    /// The metrics of the running manager.
     running: watch::Receiver<Option<Metrics>>,
 }
 
-/// All of that, as a part of the page of metrics.
+/// The text of all metrics, a part of the metrics endpoint.
 pub(crate) fn metrics(managers: &[Figures]) -> String {
     let all: Vec<Metrics> = managers
         .iter()
@@ -68,7 +69,7 @@ pub(crate) fn metrics(managers: &[Figures]) -> String {
     Metrics::text_of(&all)
 }
 
-/// What is told of the manager that runs.
+/// Publishes the idle check and the metrics of the running manager.
 #[derive(Default)]
 struct Board {
     idle: watch::Sender<Option<Idle>>,
@@ -78,7 +79,7 @@ struct Board {
 }
 
 impl Board {
-    /// Also tells whether the lease of this name is held.
+    /// Also exposes whether the lease with this name is held.
     fn with_lease(name: &str) -> Self {
         let leading = Metrics::default();
         let help = "Whether this process holds the lease.";
@@ -103,20 +104,21 @@ impl Board {
     }
 }
 
-/// Why a manager does not run any more.
+/// Why a manager ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// It was told to.
+    /// A shutdown was requested.
     Stopped,
-    /// Another one may run.
+    /// The lease was lost.
     Lost,
-    /// It should not have.
+    /// It failed.
     Failed,
 }
 
 impl Managed {
-    /// Runs what `register` adds to a manager for all clusters: what upstream's `component` does. Of several
-    /// processes on one store, one does; all that it writes is to be bound to the fence that `register` is given.
+    /// Runs the controllers that `register` adds to a manager for all clusters, as Kubernetes' `component`
+    /// does. With a `replica`, only while this process is the leader; all writes have to be bound to the
+    /// fence passed to `register`.
     pub(crate) fn start(
         component: &'static str,
         (server, caller): (&ApiServer, Caller),
@@ -134,7 +136,7 @@ impl Managed {
         };
         let Some(replica) = replica else { return Self::always(component, make(None)) };
         let key = ObjectKey::namespaced(ClusterId::default(), NAMESPACE, component);
-        // The lease itself is written without a fence: each write of it names the version that it replaces.
+        // The lease itself is written without a fence: each write names the version that it replaces.
         let client = in_process::client(server.clone(), caller);
         let lease = LeaderLease::new(&client, key, &*replica.identity, clock.clone());
         let server = server.clone();
@@ -153,7 +155,7 @@ impl Managed {
         })
     }
 
-    /// Runs a manager while a lease is held, each time a new one, until it is stopped.
+    /// Runs a new manager each time the lease is acquired, until it is stopped.
     fn while_leading(
         name: &'static str,
         lease: LeaderLease,
@@ -174,40 +176,38 @@ impl Managed {
         Self { idle, figures, stop, running }
     }
 
-    /// What it counts.
     pub(crate) fn figures(&self) -> Figures {
         self.figures.clone()
     }
 
-    /// Returns when it has nothing left to do. One that does not run yet, because another has the lease, is
-    /// waited for.
+    /// Waits until the manager is idle. Without the lease, waits until it is acquired.
     pub(crate) async fn run_until_idle(&self) -> kube::Result<IdleReport> {
         let mut running = self.idle.clone();
         loop {
             let idle = running.wait_for(Option::is_some).await.ok().and_then(|idle| idle.clone());
-            // It has ended, and whoever wants to know why asks for that.
+            // It has ended; the reason is returned by [`Self::failed`].
             let Some(idle) = idle else { return std::future::pending().await };
             tokio::select! {
-                // Both may be dropped: they only wait.
+                // Both are cancel-safe: they only wait.
                 report = idle.run_until_idle() => return report,
                 Ok(()) = running.changed() => {}
             }
         }
     }
 
-    /// Waits until it ends, which it does only when it is stopped. Safe to drop.
+    /// Waits until it ends without having been stopped. Cancel-safe.
     pub(crate) async fn failed(&mut self) -> Failure {
         self.running.first_failure().await
     }
 
-    /// Lets it finish what it is at, and gives the lease back.
+    /// Waits for reconciles in progress and releases the lease.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.running.ended().await;
     }
 }
 
-/// What binds writes to a term of the lease.
+/// The fence of writes for a term of the lease.
 fn fence(server: &ApiServer, lease: &LeaderLease, term: &LeaseTerm) -> Option<Fence> {
     let key = lease.key();
     let held = HeldLease {
@@ -224,7 +224,7 @@ fn fence(server: &ApiServer, lease: &LeaderLease, term: &LeaseTerm) -> Option<Fe
         .ok()
 }
 
-/// Runs a manager whenever the lease is ours.
+/// Runs a manager whenever the lease is held.
 async fn lead(
     name: &'static str,
     mut lease: LeaderLease,
@@ -245,7 +245,7 @@ async fn lead(
     }
 }
 
-/// Runs a manager for as long as the lease is held. It is given back only when nothing runs any more.
+/// Runs a manager while the lease is held. The lease is released only after everything has stopped.
 async fn serve(
     name: &'static str,
     manager: Manager,
@@ -256,7 +256,7 @@ async fn serve(
     let mut running = pin!(Task::spawn(name, manager.run(stopping)));
     let mut holding = pin!(lease.hold(&releasing));
     tokio::select! {
-        // Both may be dropped: what is dropped with them is cut off, as it should be.
+        // Both may be dropped: a lost lease has to cut off the manager.
         () = &mut holding => return Ended::Lost,
         ended = &mut running => {
             if let Err(error) = ended {

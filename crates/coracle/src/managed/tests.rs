@@ -1,4 +1,4 @@
-//! Several processes on one store in memory.
+//! Leader election of several processes on one in-memory store.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,13 +19,13 @@ use super::*;
 
 const COMPONENT: &str = "kube-controller-manager";
 
-/// Longer than it takes until a lease that is free is taken. Time stands still meanwhile.
+/// Longer than it takes to acquire a free lease. The clock is paused meanwhile.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Longer than a lease that nobody renews keeps others away, and then they ask for it.
+/// Longer than an expired lease blocks other candidates, including their retry interval.
 const TAKEOVER: Duration = Duration::from_secs(15 + 2 * 4);
 
-/// A server on a clock that can be set, and whose time passes only while everybody waits.
+/// A server with a settable clock that advances only while all tasks wait.
 async fn server() -> (ApiServer, RuntimeClock) {
     let clock = RuntimeClock::starting_at(Timestamp::from_millis(1_780_000_000_000));
     let store = memory::open(memory::Options { clock: clock.clock(), ..memory::Options::default() });
@@ -39,7 +39,7 @@ fn plain_client(server: &ApiServer) -> Client {
     in_process::client(server.clone(), in_process::CONTROLLERS)
 }
 
-/// A process that counts how often it began to lead.
+/// A process that counts how often it became the leader.
 struct Process {
     managed: Managed,
     begun: Arc<AtomicUsize>,
@@ -67,7 +67,7 @@ impl Process {
         drop(tokio::time::timeout(LIMIT, changed).await.unwrap().unwrap());
     }
 
-    /// Waits until it leads for this time.
+    /// Waits until it leads for the given number of times.
     async fn leads_anew(&self, time: usize) {
         let mut idle = self.managed.idle.clone();
         let changed = idle.wait_for(|idle| idle.is_some() && self.begun() == time);
@@ -92,13 +92,13 @@ async fn holder(leases: &Objects) -> Value {
     lease["spec"]["holderIdentity"].clone()
 }
 
-/// Takes the lease away from whoever has it.
+/// Takes the lease away from its holder.
 async fn steal(leases: &Objects) {
     let stolen = Patch::Merge(json!({"spec": {"holderIdentity": "another"}}));
     leases.patch::<Written>(&key(), &PatchParams::default(), &stolen).await.unwrap();
 }
 
-/// Creates a ConfigMap in a cluster; the code of the refusal, if it is refused.
+/// Creates a ConfigMap in a cluster. The error is the status code of a rejection.
 async fn write(client: &Client, cluster: &str, name: &str) -> Result<(), u16> {
     let beside = ObjectKey::namespaced(ClusterId::new(cluster), "default", "");
     let map = json!({"metadata": {"name": name}});
@@ -114,7 +114,7 @@ async fn exists(server: &ApiServer, cluster: &str, name: &str) -> bool {
     Objects::of::<ConfigMap>(&plain_client(server)).get::<Written>(&key).await.unwrap().is_some()
 }
 
-/// A lease of a process that is not run by a manager, and a client that is fenced by it.
+/// A lease acquired without a manager, and a client fenced by it.
 async fn acquired(server: &ApiServer, clock: &RuntimeClock, name: &str) -> (LeaderLease, Client) {
     let mut lease = LeaderLease::new(&plain_client(server), key(), name, clock.clock());
     let term = lease.acquire().await;
@@ -131,7 +131,7 @@ async fn one_of_several_leads_and_the_next_when_it_stops() {
     first.leads(true).await;
     assert_eq!(holder(&leases).await, "first");
     let second = Process::start(&server, &clock, "second");
-    // It asks some times in vain.
+    // Let it try several times.
     tokio::time::sleep(LIMIT / 10).await;
     assert_eq!((first.begun(), second.begun()), (1, 0));
     first.managed.stop().await;
@@ -163,7 +163,7 @@ async fn who_loses_the_lease_stops_and_begins_anew_when_it_is_back() {
 async fn leader_that_lost_its_lease_writes_nothing() {
     let (server, clock) = server().await;
     server.registry().create_cluster("blue", LimitsChange::default()).await.unwrap();
-    // The first one is stopped here: it does not renew its lease, and does not notice that it loses it.
+    // The first process is paused here: it does not renew its lease, and does not notice the loss.
     let (_first, first_client) = acquired(&server, &clock, "first").await;
     assert_eq!(write(&first_client, "default", "a").await, Ok(()));
     let second = tokio::time::timeout(TAKEOVER, acquired(&server, &clock, "second")).await;
@@ -226,7 +226,7 @@ async fn wall_clock_that_is_set_back_does_not_prolong_a_lease() {
     let (server, clock) = server().await;
     let (_first, _) = acquired(&server, &clock, "first").await;
     let setting_back = async {
-        // When the second one has seen the lease.
+        // After the second process has seen the lease.
         tokio::time::sleep(Duration::from_secs(3)).await;
         clock.jump(-3_600_000);
     };

@@ -1,9 +1,9 @@
-//! As much of DER (ITU-T X.690) as certificates need, written. Reading is x509-parser's.
+//! An encoder for the parts of DER (ITU-T X.690) that certificates need. Decoding is done by x509-parser.
 
 use coracle_base::Timestamp;
 use coracle_meta::time::Time;
 
-/// Tags of what is written here.
+/// Tags of the encoded types.
 const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
@@ -15,11 +15,11 @@ const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 
-/// What UTCTime cannot say any more (RFC 5280, 4.1.2.5), and what it leaves out of a year.
+/// The first year that UTCTime cannot represent (RFC 5280, 4.1.2.5), and the number of digits it omits.
 const FIRST_LONG_YEAR: &str = "2050";
 const CENTURY_DIGITS: usize = 2;
 
-/// Anything, under its tag.
+/// A value with this tag.
 pub(super) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     match u8::try_from(content.len()) {
@@ -27,7 +27,7 @@ pub(super) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
         _ => {
             let length = content.len().to_be_bytes();
             let digits: Vec<u8> = length.iter().copied().skip_while(|digit| *digit == 0).collect();
-            // A length has at most eight digits.
+            // A length has at most eight bytes.
             out.push(0x80 | digits.len() as u8);
             out.extend(digits);
         }
@@ -36,12 +36,12 @@ pub(super) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `[number]` around whole values.
+/// An explicitly tagged value.
 pub(super) fn explicit(number: u8, content: &[u8]) -> Vec<u8> {
     tagged(0xa0 | number, content)
 }
 
-/// `[number]` in the place of a tag.
+/// An implicitly tagged value.
 pub(super) fn implicit(number: u8, content: &[u8]) -> Vec<u8> {
     tagged(0x80 | number, content)
 }
@@ -58,22 +58,22 @@ pub(super) fn truth() -> Vec<u8> {
     tagged(BOOLEAN, &[0xff])
 }
 
-/// A number that is not negative, most significant byte first.
+/// A non-negative integer, most significant byte first.
 pub(super) fn integer(bytes: &[u8]) -> Vec<u8> {
     let digits: Vec<u8> = bytes.iter().copied().skip_while(|byte| *byte == 0).collect();
     match digits.first() {
         Some(first) if *first < 0x80 => tagged(INTEGER, &digits),
-        // A first bit would be a sign, and zero has one digit.
+        // The first bit would be the sign, and zero has one byte.
         _ => tagged(INTEGER, &[&[0], digits.as_slice()].concat()),
     }
 }
 
-/// Whole bytes.
+/// A bit string of whole bytes.
 pub(super) fn bit_string(bytes: &[u8]) -> Vec<u8> {
     tagged(BIT_STRING, &[&[0], bytes].concat())
 }
 
-/// Bits by their numbers, without zeros at the end, as flags are written.
+/// A bit string of flags by number, without trailing zeros.
 pub(super) fn flags(numbers: &[u8]) -> Vec<u8> {
     let Some(last) = numbers.iter().max() else { return tagged(BIT_STRING, &[0]) };
     let mut bytes = vec![0_u8; usize::from(last / 8) + 1];
@@ -109,7 +109,7 @@ fn base128(number: u32, out: &mut Vec<u8>) {
     out.push(last);
 }
 
-/// A moment, to the second.
+/// A time, in seconds.
 pub(super) fn time(moment: Timestamp) -> Vec<u8> {
     let text = Time(i64::try_from(moment.as_millis() / 1000).unwrap_or(i64::MAX)).to_string();
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();

@@ -1,4 +1,4 @@
-//! Authorities that are replaced while clients of both go in and out.
+//! Rotation of authorities with clients of both.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +14,12 @@ use super::*;
 const DAY: Duration = Duration::from_hours(24);
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// The common names in a bundle.
 fn names(bundle: &str) -> Vec<String> {
     let found = authority::parse_pem(bundle).unwrap();
     found.iter().map(|der| authority::parse_der(der).unwrap().subject().to_string()).collect()
 }
 
-/// Who signed the first certificate in a text.
+/// The issuer of the first certificate in a PEM file.
 fn issuer(pem: &str) -> String {
     let der = authority::parse_pem(pem).unwrap().remove(0);
     authority::parse_der(&der).unwrap().issuer().to_string()
@@ -37,7 +36,7 @@ const NEW: &str = "CN=coracle@1800000000";
 fn a_new_authority_is_trusted_then_signs_then_is_the_only_one() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
-    // Trusted, and that is all.
+    // It is trusted, but does not sign yet.
     let begun = cluster.rotate(&["ca"], true, NOW);
     assert_eq!(names(&begun.ca), [OLD, NEW]);
     assert_eq!((issuer(&begun.server_certificate), issuer(&admin(&cluster))), (OLD.into(), OLD.into()));
@@ -46,7 +45,7 @@ fn a_new_authority_is_trusted_then_signs_then_is_the_only_one() {
     let kubeconfig = fs::read_to_string(&begun.kubeconfig).unwrap();
     assert_eq!(names(&cluster.prepare(NOW + TRUST_LEAD - MOMENT).ca), [OLD, NEW]);
 
-    // It signs for clients. Servers show what the clients of the old one know.
+    // It signs client certificates. Serving certificates are still signed by the old authority.
     let promoted = cluster.prepare(NOW + TRUST_LEAD);
     assert_eq!(names(&promoted.ca), [NEW, OLD]);
     assert_eq!((issuer(&promoted.server_certificate), issuer(&admin(&cluster))), (OLD.into(), NEW.into()));
@@ -74,7 +73,7 @@ fn an_authority_is_replaced_before_it_expires() {
     let begun = cluster.prepare(due + DAY);
     assert_eq!(names(&begun.ca).len(), 2);
     assert_eq!(names(&begun.front_proxy_ca).len(), 2);
-    // Nobody looked until the old one had expired: the successor takes over all the same.
+    // No start until the old one had expired: the successor takes over nevertheless.
     let late = cluster.prepare(NOW + DAY * 3651);
     assert_eq!(names(&late.ca).len(), 1);
     assert_ne!(names(&late.ca), [OLD]);
@@ -100,7 +99,7 @@ fn one_succession_at_a_time() {
     assert!(again(&["ca"]).is_err(), "the old one is still trusted");
 }
 
-/// A change that is cut short after any of its files is made up for, and nobody is cut off.
+/// A step that is interrupted after any of its files is completed, without breaking clients.
 #[test]
 fn a_succession_that_was_cut_short_goes_on() {
     let whole = Cluster::new();

@@ -1,4 +1,4 @@
-//! The life of certificates on disk: made once, kept, remade when due, refused when spoilt.
+//! The files of the PKI: created once, kept, renewed when due, rejected when malformed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Any moment will do.
+/// An arbitrary time.
 pub(super) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub(super) struct Cluster {
@@ -47,7 +47,6 @@ impl Cluster {
         fs::set_permissions(self.path(file), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// The contents of all files, by name.
     fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let dirs = [directory(&self.config.data_dir), self.config.data_dir.clone()];
         let entries = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap()).map(Result::unwrap);
@@ -57,7 +56,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Asserts that nothing secret is for others to read, wherever it lies.
+    /// Asserts that files with private keys are readable by their owner only.
     pub(super) fn check_modes(&self) {
         let mut dirs = vec![self.config.data_dir.clone()];
         while let Some(dir) = dirs.pop() {
@@ -76,14 +75,14 @@ impl Cluster {
         }
     }
 
-    /// Wishes for something, and has it done.
+    /// Requests a rotation and carries it out.
     pub(super) fn rotate(&self, names: &[&str], authorities: bool, now: Timestamp) -> Credentials {
         let names = names.iter().map(ToString::to_string).collect();
         request_rotation(&self.config.data_dir, &Rotation { names, authorities }).unwrap();
         self.prepare(now)
     }
 
-    /// The names of the files that `change` leads to being written anew.
+    /// The names of the files that are rewritten because of `change`.
     pub(super) fn changed_by(&mut self, now: Timestamp, change: impl FnOnce(&mut Self)) -> Vec<String> {
         let before = self.files();
         change(self);
@@ -208,7 +207,7 @@ fn new_names_need_a_new_certificate() {
     assert_eq!(changed, SERVER);
     let other = [192, 0, 2, 2].into();
     assert_eq!(cluster.changed_by(NOW, |cluster| cluster.config.advertise_address = Some(other)), SERVER);
-    // It is advertised where the address says nothing, and names are as before otherwise.
+    // The advertised address replaces the unspecified one; the names stay the same.
     let anywhere = vec!["0.0.0.0:6443".parse().unwrap()];
     assert_eq!(cluster.changed_by(NOW, |cluster| cluster.config.listen = anywhere), ["admin.kubeconfig"]);
     assert_eq!(cluster.prepare(NOW).urls, ["https://192.0.2.2:6443"]);
@@ -253,7 +252,7 @@ fn a_start_that_was_cut_short_is_made_up_for() {
             cluster.changed_by(NOW + DAY, |cluster| fs::remove_file(cluster.path(missing)).unwrap());
         assert_eq!(changed, expected, "{missing}");
     }
-    // Half written, and half replaced.
+    // One half is missing, or belongs to another certificate.
     let foreign = Cluster::new();
     foreign.prepare(NOW);
     let changed = cluster.changed_by(NOW + DAY, |cluster| {
@@ -299,7 +298,7 @@ fn spoilt_files_are_named_and_not_shown() {
         let path = cluster.path(file);
         let text = fs::read_to_string(&path).unwrap();
         let secret = text.lines().nth(1).unwrap();
-        // Cut, garbled, empty, and not even text.
+        // Truncated, garbled, empty, and not UTF-8.
         let garbled = text.replace(&secret[20..24], "!!!!");
         for spoilt in [&text.as_bytes()[..text.len() / 2], garbled.as_bytes(), b"", &[0xff, 0xfe]] {
             fs::write(&path, spoilt).unwrap();
@@ -314,7 +313,7 @@ fn spoilt_files_are_named_and_not_shown() {
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     let cluster = Cluster::new();
-    // A file in its place, because tests may run as root, who is denied nothing.
+    // Blocked by a file, because tests may run as root, for whom permissions are not checked.
     fs::write(&cluster.config.data_dir, "").unwrap();
     let error = cluster.try_prepare(NOW).unwrap_err();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The task on a clock that is moved by hand: what listeners show when a certificate was due.
+//! The renewal task on a manual clock: the certificates that listeners present after renewals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct Running {
     signer: Arc<CurrentSigner>,
     stop: CancellationToken,
     task: Task<()>,
-    /// What an old client trusts.
+    /// The authority that a client configured at the start trusts.
     first_ca: String,
 }
 
@@ -48,7 +48,7 @@ impl Running {
         Self { dir, clock, tls, trust, signer, stop, task, first_ca }
     }
 
-    /// What a client sees that trusts the first authority and has the same time.
+    /// The certificate seen by a client with the first authority and the server's time.
     async fn shown(&self) -> CertificateDer<'static> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.first_ca.as_bytes()).unwrap()).unwrap();
@@ -69,7 +69,7 @@ impl Running {
         client.unwrap().get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
     }
 
-    /// Waits until the server shows something else than `before`.
+    /// Waits until the server presents another certificate than `before`.
     async fn shown_after(&self, before: &CertificateDer<'_>) -> CertificateDer<'static> {
         loop {
             let shown = self.shown().await;
@@ -104,7 +104,7 @@ async fn listeners_show_a_new_certificate_when_the_old_one_is_due() {
     assert_eq!(running.shown().await, first);
     running.clock.advance(DAY * 53);
     let second = running.shown_after(&first).await;
-    // A year later, and another: nothing ever expires under it.
+    // A year later, and once more: no certificate expires in use.
     running.clock.advance(DAY * 293);
     let third = running.shown_after(&second).await;
     assert_ne!(third, first);
@@ -136,7 +136,7 @@ async fn an_authority_that_comes_to_its_end_is_replaced() {
     while signed(&running) == "CN=coracle" {
         tokio::task::yield_now().await;
     }
-    // Who was set up long ago still knows the server.
+    // A client configured long ago still trusts the server.
     drop(running.shown().await);
     running.clock.advance(DAY * 365);
     let last = running.trust.wait_for(|trust| !both(trust)).await.unwrap().clone();
