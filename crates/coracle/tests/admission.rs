@@ -1,4 +1,4 @@
-//! Programs that embed a cluster have a say in what is written to it.
+//! Admission plugins of an embedding program.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use coracle::{Config, Coracle, Extensions, StoreConfig};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
-/// Marks every configuration map, and refuses those called `never`.
+/// Labels every ConfigMap, and rejects those named `never`.
 struct House;
 
 impl Plugin for House {

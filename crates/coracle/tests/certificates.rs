@@ -1,4 +1,4 @@
-//! Certificates of a cluster that runs: asked for, signed, used, replaced.
+//! Certificates of a running server: requested, signed, used, rotated.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -29,7 +29,7 @@ use support::wait_for;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -51,7 +51,7 @@ fn admin_kubeconfig(cluster: &Handle) -> Kubeconfig {
     Kubeconfig::read_from(cluster.kubeconfig().unwrap()).unwrap()
 }
 
-/// The admin's kubeconfig with another way to say who it is.
+/// The administrator's kubeconfig with other user credentials.
 fn kubeconfig_as(cluster: &Handle, user: serde_json::Value) -> Kubeconfig {
     let mut kubeconfig = admin_kubeconfig(cluster);
     kubeconfig.auth_infos[0].auth_info = Some(serde_json::from_value(user).unwrap());
@@ -65,7 +65,7 @@ async fn who(client: &Client) -> (String, Vec<String>) {
     (user.username.unwrap(), user.groups.unwrap_or_default())
 }
 
-/// A request for a certificate, and its key.
+/// A certificate signing request, and its key.
 fn request(name: &str, subject: [&str; 2], signer: &str) -> (CertificateSigningRequest, KeyPair) {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -84,7 +84,7 @@ fn request(name: &str, subject: [&str; 2], signer: &str) -> (CertificateSigningR
     (CertificateSigningRequest { metadata, spec, ..CertificateSigningRequest::default() }, key)
 }
 
-/// Asks for a certificate, and keeps its key.
+/// Creates a certificate signing request and returns its key.
 async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
     let (request, key) = request(name, subject, signer);
     let requests = Api::<CertificateSigningRequest>::all(client.clone());
@@ -101,7 +101,7 @@ fn is_issued(request: &CertificateSigningRequest) -> bool {
     request.status.as_ref().is_some_and(|status| status.certificate.is_some())
 }
 
-/// Waits for a certificate, and uses it.
+/// Waits for a certificate, and returns a client that uses it.
 async fn client_with(cluster: &Handle, name: &str, key: &KeyPair) -> Client {
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
     let issued = wait_for(LIMIT, &requests, name, is_issued).await;
@@ -135,7 +135,7 @@ async fn an_approved_request_becomes_a_certificate_that_lets_in() {
     ] {
         assert!(page.lines().any(|line| line == series), "{series}\n{page}");
     }
-    // An hour, of jane's certificate.
+    // The certificate of jane expires in an hour.
     let lifetimes = "apiserver_client_certificate_expiration_seconds_bucket{le=\"7200\"} ";
     let short = page.lines().find_map(|line| line.strip_prefix(lifetimes)?.parse::<u64>().ok());
     assert!(short.is_some_and(|count| count > 0), "{page}");
@@ -148,7 +148,7 @@ async fn failed_handshake_is_counted() {
     let address = cluster.addresses()[0];
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-    // The server has counted it before it closes the connection.
+    // The server has counted the failure before it closes the connection.
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
     let page = metrics(&cluster).await;
@@ -214,7 +214,7 @@ async fn what_breaks_the_rules_of_its_signer_fails() {
     cluster.shutdown().await;
 }
 
-/// What kubeadm binds to whoever joins.
+/// The bindings that kubeadm creates for joining nodes.
 async fn let_nodes_join(cluster: &Handle) {
     let roles =
         ["system:node-bootstrapper", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"];

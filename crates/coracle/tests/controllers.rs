@@ -1,4 +1,4 @@
-//! What a cluster does by itself.
+//! Controllers in a running server.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 use support::wait_for;
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// A cluster in memory that listens, so that there are certificates to publish.
+/// An in-memory server with a listener, so that there are certificates to publish.
 async fn start() -> (Handle, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
@@ -233,8 +233,8 @@ async fn a_class_stays_while_a_claim_names_it_and_its_namespace_goes() {
     idle(&cluster).await;
     assert!(claims.get_opt("data").await.unwrap().is_none());
     assert!(classes.get_opt("gold").await.unwrap().is_none());
-    // The claim may have gone after the namespace was looked at. A change makes it look now, and if it is
-    // gone already there is nothing to change.
+    // The claim may be deleted after the namespace was reconciled. A change triggers another reconcile; if
+    // the namespace is gone already there is nothing to change.
     let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
     drop(namespaces.patch("blue", &PatchParams::default(), &Patch::Merge(touch)).await);
     idle(&cluster).await;
@@ -271,7 +271,7 @@ async fn a_client_outlives_its_cluster_and_is_told_so() {
     assert!(answer.is_err(), "{answer:?}");
 }
 
-/// What the server says of a token.
+/// The status of a TokenReview.
 async fn review(client: &Client, token: &str) -> Value {
     let body = json!({"spec": {"token": token}}).to_string().into_bytes();
     let request = http::Request::post("/apis/authentication.k8s.io/v1/tokenreviews");

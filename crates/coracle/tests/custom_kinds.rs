@@ -1,4 +1,5 @@
-//! Custom kinds come, change and go, and everybody who deals with their objects is told.
+//! Custom resources: creation, change and deletion of definitions, and their effects on watches and
+//! APIServices.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,14 +20,14 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const BOATS: &str = "boats.example.com";
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
 
-/// A cluster in memory, and those who ask it.
+/// An in-memory server, and clients for definitions and APIServices.
 struct Harbour {
     cluster: Handle,
     client: Client,
@@ -101,7 +102,7 @@ fn version(name: &str, served: bool, storage: bool, field: &str) -> Value {
     json!({"name": name, "served": served, "storage": storage, "schema": schema})
 }
 
-/// The next event, or that there are no more.
+/// The next event; none at the end of the watch.
 async fn next(events: &mut Events) -> Option<(&'static str, String)> {
     let event = tokio::time::timeout(LIMIT, events.next()).await.expect("something happens")?;
     Some(match event.unwrap() {
@@ -117,7 +118,7 @@ async fn a_watch_ends_when_the_definition_says_something_else() {
     let versions =
         |served, field| json!([version("v1", true, true, field), version("v2", served, false, "size")]);
     harbour.define("boats", "Boat", versions(true, "size")).await;
-    // Its name begins with that of the other.
+    // Its name has that of the other as a prefix.
     harbour.define("boatsmen", "Boatsman", json!([version("v1", true, true, "size")])).await;
     let (mut first, mut second) = (harbour.watch("v1").await, harbour.watch("v2").await);
 

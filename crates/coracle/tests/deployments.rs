@@ -1,5 +1,4 @@
-//! Pods that are kept at a number: replica sets, replication controllers and deployments, with pods that a
-//! test makes ready as a node would.
+//! ReplicaSets, ReplicationControllers and Deployments. The test makes pods ready in place of a node.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,10 +18,10 @@ use serde_json::{Value, json};
 use support::wait_for;
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A cluster in memory in which pods can be made.
+/// An in-memory server in which pods can be created.
 async fn start() -> (Handle, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
@@ -66,7 +65,7 @@ async fn all_pods(client: &Client) -> Vec<Pod> {
     pods(client).list(&ListParams::default()).await.unwrap().items
 }
 
-/// Does what nodes would: every pod runs and is ready.
+/// Acts as the kubelet: every pod runs and is ready.
 async fn make_ready(client: &Client) {
     for pod in all_pods(client).await {
         let is_ready = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
@@ -118,7 +117,7 @@ async fn a_replica_set_keeps_its_number_of_pods() {
     assert_eq!((status.fully_labeled_replicas, status.terminating_replicas), (Some(3), Some(0)));
     assert_eq!(status.observed_generation, Some(1));
 
-    // One that no longer fits is let go and replaced; one that is deleted is replaced.
+    // A pod that no longer matches is released and replaced; a deleted pod is replaced.
     merge(&pods(&client), "orphan", json!({"metadata": {"labels": {"app": "y"}}})).await;
     let victim = there.iter().find(|pod| pod.name_any() != "orphan").unwrap().name_any();
     pods(&client).delete(&victim, &DeleteParams::default()).await.unwrap();
@@ -202,7 +201,8 @@ fn image_of(pod: &Pod) -> &str {
     pod.spec.as_ref().unwrap().containers[0].image.as_deref().unwrap()
 }
 
-/// Lets nodes and controllers work by turns until the rollout is over. All numbers of pods on the way.
+/// Runs kubelet and controllers in turn until the rollout is complete. Returns the number of pods after
+/// each step.
 async fn roll_out(cluster: &Handle, name: &str) -> Vec<usize> {
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
@@ -254,7 +254,7 @@ async fn a_deployment_is_rolled_out_and_back() {
     let old = sets.get(&first.name_any()).await.unwrap();
     assert_eq!((old.spec.unwrap().replicas, old.status.unwrap().replicas), (Some(0), 0));
 
-    // What `kubectl rollout undo` does.
+    // Equivalent of `kubectl rollout undo`.
     merge(&deployments, "d", use_image("a")).await;
     roll_out(&cluster, "d").await;
     let back = sets.get(&first.name_any()).await.unwrap();
@@ -290,7 +290,7 @@ async fn a_paused_deployment_waits_and_a_recreated_one_stops_first() {
     let there = all_pods(&client).await;
     assert!(there.len() == 6 && there.iter().all(|pod| image_of(pod) == "a"), "scaled, and nothing else");
 
-    // A pod on a node ends slowly: it is gone when its kubelet says so.
+    // A pod on a node terminates slowly: it is gone when its kubelet deletes it.
     let held = there[0].name_any();
     let binding = json!({"metadata": {"name": held}, "target": {"kind": "Node", "name": "n"}});
     let binding = serde_json::to_vec(&binding).unwrap();

@@ -1,4 +1,4 @@
-//! What stands behind services.
+//! Endpoints and EndpointSlices of services.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -14,10 +14,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A cluster in memory that nobody can reach.
+/// An in-memory server without listeners.
 async fn start() -> Handle {
     let config =
         Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new("/nothing/is/written/there") };
@@ -48,7 +48,7 @@ async fn set_status(client: &Client, name: &str, ip: &str, ready: &str) {
     pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await.unwrap();
 }
 
-/// The slices of a service: addresses and whether they are ready, and ports.
+/// The slices of a service: addresses with their readiness, and ports.
 async fn slices(client: &Client, service: &str) -> Vec<(Vec<(String, bool)>, Vec<i32>)> {
     let api = Api::<EndpointSlice>::namespaced(client.clone(), "default");
     let selected = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));

@@ -25,10 +25,10 @@ use serde_json::json;
 use support::wait_for;
 use tempfile::TempDir;
 
-/// For etcd to start, and for a lease to be taken, on a machine busy with other tests.
+/// Upper bound for etcd to start, and for a lease to be acquired, on a machine busy with other tests.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An etcd with one member, ended with the test.
+/// An etcd with one member, stopped when dropped.
 struct Etcd {
     process: Child,
     client: SocketAddr,
@@ -54,7 +54,7 @@ impl Etcd {
         Self { process, client, _dir: dir }
     }
 
-    /// A process on this store, once etcd answers.
+    /// Starts a server on this store, once etcd responds.
     async fn serve(&self) -> Handle {
         let endpoints = vec![format!("http://{}", self.client)];
         let store = StoreConfig::Etcd(EtcdConfig { endpoints, tls: None, user: None });
@@ -79,7 +79,7 @@ impl Drop for Etcd {
     }
 }
 
-/// Who runs a component.
+/// The holder of a component's lease.
 async fn holder(process: &Handle, component: &str) -> String {
     let leases = Api::<Lease>::namespaced(process.client(), "kube-system");
     let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -88,7 +88,7 @@ async fn holder(process: &Handle, component: &str) -> String {
     holder(&held.await).unwrap()
 }
 
-/// Whether somebody does what controllers do.
+/// Asserts that the controllers run.
 async fn namespace_gets_account(process: &Handle, name: &str) {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let namespace = Namespace { metadata, ..Namespace::default() };
@@ -123,7 +123,7 @@ async fn code(process: &Handle, method: Method, path: &str, body: Vec<u8>) -> u1
     process.client().send(request).await.unwrap().status().as_u16()
 }
 
-/// Repeats a read until it is answered so.
+/// Repeats a read until the response has this status code.
 async fn until(process: &Handle, path: &str, expected: u16) {
     let reading = async {
         while code(process, Method::GET, path, Vec::new()).await != expected {
@@ -142,7 +142,8 @@ async fn cluster_of_one_process_is_known_to_the_other_until_it_is_deleted() {
     let maps = "/clusters/t1/api/v1/namespaces/default/configmaps";
     until(&second, maps, 200).await;
     assert_eq!(second.cluster_reference("t1").unwrap().uid, created.uid);
-    // More than one transaction deletes, and objects that are larger together than a response of etcd may be.
+    // The deletion takes more than one transaction, of objects that are larger together than a response of
+    // etcd may be.
     let value = "x".repeat(50_000);
     for number in 0..120 {
         let object = json!({"metadata": {"name": format!("m{number}")}, "data": {"k": value}});
@@ -178,11 +179,12 @@ async fn cluster_of_one_process_is_known_to_the_other_until_it_is_deleted() {
     second.shutdown().await;
 }
 
-/// Pairs of a write through one process and a read through the other, and how many tasks make them at once.
+/// Pairs of a write through one server and a read through the other, and the number of concurrent tasks.
 const PAIRS: usize = 4_000;
 const TASKS: usize = 8;
 
-/// Writes a ConfigMap through one process and reads it through the other: by its name, or in the list of the namespace.
+/// Writes a ConfigMap through one server and reads it through the other: by name, or in the list of the
+/// namespace.
 async fn write_and_read(writer: kube::Client, reader: kube::Client, task: usize) {
     let (writer, reader): (Api<ConfigMap>, Api<ConfigMap>) =
         (Api::default_namespaced(writer), Api::default_namespaced(reader));
@@ -232,7 +234,8 @@ async fn rejection_by_one_process_is_of_the_latest_state_of_the_other() {
         let object = |value: &str| {
             serde_json::to_vec(&json!({"metadata": {"name": format!("m{round}")}, "data": {"k": value}}))
         };
-        // Whatever the second process has in memory: what is not there, changed or created anew is so for it as well.
+        // Regardless of the second server's cache: objects that the first one deleted, changed or created
+        // anew are so for it, too.
         assert_eq!(code(&first, Method::POST, maps, object("1").unwrap()).await, 201);
         assert_eq!(code(&second, Method::PUT, &path, object("2").unwrap()).await, 200);
         assert_eq!(code(&first, Method::PUT, &path, object("2").unwrap()).await, 200);
@@ -251,7 +254,7 @@ async fn rejection_by_one_process_is_of_the_latest_state_of_the_other() {
     second.shutdown().await;
 }
 
-/// The first failure of a write, which is repeated until it fails.
+/// Repeats a write until it fails. Returns the failure.
 async fn first_refusal(process: &Handle) -> Box<Status> {
     let accounts = Api::<ServiceAccount>::namespaced(process.client(), "default");
     let writing = async {
@@ -282,7 +285,7 @@ async fn etcd_that_does_not_answer_is_named_to_clients_and_probes() {
             assert_eq!(status.message, "the store is unavailable: etcd does not answer");
             assert_eq!(retry_after, 1);
         }
-        // The connection broke with the write on it.
+        // The connection broke during the write.
         504 => assert!(status.message.contains("may or may not have been carried out"), "{status:?}"),
         _ => panic!("{status:?}"),
     }

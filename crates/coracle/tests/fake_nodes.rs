@@ -1,4 +1,4 @@
-//! Nodes without machines, and what their pods do.
+//! Simulated nodes and their pods.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus};
 use serde_json::{Value, json};
 use support::wait_for;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn start(nodes: &str) -> Handle {
@@ -302,7 +302,7 @@ async fn an_autoscaler_follows_what_pods_use() {
 
     uses("10%").await;
     idle(&cluster).await;
-    // It would look by itself after some seconds; a change makes it look now.
+    // The autoscaler would reconcile after some seconds anyway; a change triggers it now.
     let fewer = json!({"spec": {"minReplicas": 2}});
     scalers.patch("web", &PatchParams::default(), &Patch::Merge(fewer)).await.unwrap();
     wait_for(LIMIT, &sets, "web", |set| set.spec.as_ref().unwrap().replicas == Some(2)).await;

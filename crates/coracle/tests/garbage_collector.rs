@@ -1,4 +1,4 @@
-//! What nobody owns goes, and what somebody owns stays.
+//! Garbage collection by owner references.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NAMESPACE: &str = "default";
@@ -46,7 +46,7 @@ where
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
 }
 
-/// A config map with these owners.
+/// Creates a ConfigMap with these owners.
 async fn owned(client: &Client, name: &str, owners: &[Value]) -> ConfigMap {
     create(&config_maps(client), json!({"metadata": {"name": name, "ownerReferences": owners}})).await
 }
@@ -69,7 +69,7 @@ async fn delete(client: &Client, name: &str, policy: PropagationPolicy) {
     config_maps(client).delete(name, &params).await.unwrap();
 }
 
-/// The config maps of these tests that are there.
+/// The ConfigMaps that the test created and that still exist.
 async fn left(client: &Client) -> Vec<String> {
     let all = config_maps(client).list(&ListParams::default()).await.unwrap();
     all.items.iter().map(ResourceExt::name_any).filter(|name| name != "kube-root-ca.crt").collect()
@@ -291,7 +291,7 @@ async fn what_custom_objects_own_goes_with_their_definition() {
     definitions.delete("boats.example.org", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
     assert!(left(&client).await.is_empty());
-    // And once more, with the same names.
+    // Once more, with the same names.
     define_boats(&client).await;
     idle(&cluster).await;
     let boat = create_boat(&client, "owner", &[]).await;

@@ -1,5 +1,5 @@
-//! Jobs, cron jobs, disruption budgets, and what becomes of pods that nobody ends. There is no node here: the
-//! tests say what becomes of pods.
+//! Jobs, CronJobs, PodDisruptionBudgets, and pods without a node. There are no nodes; the tests set the
+//! status of pods.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,12 +17,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
-/// A cluster in memory that nobody can reach.
+/// An in-memory server without listeners.
 async fn start() -> Handle {
     let config =
         Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new("/nothing/is/written/there") };
@@ -50,7 +50,7 @@ async fn patch<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, name: &str, pa
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// A job of this name; `spec` is merged into that of the job.
+/// A Job with this name; `spec` is merged into its spec.
 fn job(name: &str, spec: Value) -> Value {
     let containers = json!([{"name": "c", "image": "i"}]);
     let mut whole = json!({"template": {"spec": {"restartPolicy": "Never", "containers": containers}}});
@@ -66,7 +66,7 @@ async fn pods_of(client: &Client, job: &str) -> Vec<Pod> {
     pods(client, &format!("batch.kubernetes.io/job-name={job}")).await
 }
 
-/// Says what becomes of pods, and waits until everybody knows.
+/// Sets the phase of pods, and waits until the controllers are idle.
 async fn become_phase(cluster: &Handle, pods: &[Pod], phase: &str) {
     let api = api::<Pod>(&cluster.client());
     for pod in pods {
@@ -338,7 +338,7 @@ async fn a_cron_job_makes_jobs_when_they_are_due() {
     cluster.shutdown().await;
 }
 
-/// How many pods are expected, have to be healthy, are healthy, and may go.
+/// Expected pods, desired healthy pods, current healthy pods, and allowed disruptions.
 fn allowed(budget: &PodDisruptionBudget) -> [i32; 4] {
     let status = budget.status.as_ref().unwrap();
     let counts =
@@ -385,7 +385,7 @@ async fn a_budget_keeps_pods_from_being_evicted() {
     assert!(known.status.unwrap().disrupted_pods.is_none_or(|pods| pods.is_empty()));
     assert!(is_refused(evict(&all[1]).await.map(drop)));
 
-    // Of what the owners want, not of what is there.
+    // The percentage is of the owners' replicas, not of the existing pods.
     patch(&budgets, "b", json!({"spec": {"minAvailable": null, "maxUnavailable": "50%"}})).await;
     idle(&cluster).await;
     assert_eq!(allowed(&budgets.get("b").await.unwrap()), [3, 1, 2, 1]);

@@ -1,4 +1,4 @@
-//! The kube crate as a client of ours: the same steps within the process and over the network.
+//! The kube crate as a client: the same steps in-process and over the network.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn start() -> (Handle, TempDir) {
@@ -30,7 +30,7 @@ async fn start() -> (Handle, TempDir) {
     (Coracle::start(config).await.unwrap(), dir)
 }
 
-/// A client with the certificates of the admin kubeconfig.
+/// A client with the certificates of the administrator's kubeconfig.
 async fn over_the_network(cluster: &Handle) -> Client {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig().unwrap()).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -160,7 +160,7 @@ async fn patches_of_every_type_are_applied(client: &Client) {
     deployments.delete("web", &DeleteParams::default()).await.unwrap();
 }
 
-/// By hand: kube's own type for this needs one more crate.
+/// Without kube's own type for JSON patches, which needs one more crate.
 async fn json_patch(client: &Client, operations: &Value) -> kube::Result<Value> {
     let request = http::Request::patch("/apis/apps/v1/namespaces/default/deployments/web")
         .header(http::header::CONTENT_TYPE, "application/json-patch+json")

@@ -1,4 +1,4 @@
-//! Clusters that live in this process: start, stop, start again, side by side.
+//! Servers in this process: start, stop, restart, side by side.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +21,7 @@ async fn start(data_dir: &Path) -> Handle {
     Coracle::start(config(data_dir)).await.expect("it starts")
 }
 
-/// The whole answer to a GET, status line first.
+/// The full response to a GET, status line first.
 async fn get(cluster: &Handle, path: &str) -> String {
     let data_dir = cluster.kubeconfig().and_then(Path::parent).expect("it listens");
     let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! What `/metrics` tells of controllers.
+//! Controller metrics in `/metrics`.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use serde_json::{Value, json};
 use support::wait_for;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn start() -> Handle {
@@ -65,7 +65,7 @@ async fn serve_three_pods(cluster: &Handle) {
     let are_ready =
         |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.ready_replicas == Some(3));
     wait_for(LIMIT, &sets, "web", are_ready).await;
-    // Their addresses are told, too.
+    // The EndpointSlices are up to date, too.
     idle(cluster).await;
 }
 

@@ -1,4 +1,4 @@
-//! Deleting a namespace deletes its objects, however short its life was.
+//! Deletion of namespaces deletes their objects, however short-lived the namespace is.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,13 +19,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; a test that waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How many namespaces are created and deleted, one after the other.
+/// Number of namespaces that are created and deleted, one after the other.
 const ROUNDS: usize = 48;
 
-/// How many clients create objects in each.
+/// Number of clients that create objects in each.
 const WRITERS: usize = 4;
 
 async fn start(dir: &Path, store: StoreConfig, controllers: bool) -> Handle {
@@ -63,7 +63,7 @@ where
         .collect()
 }
 
-/// Creates objects in a namespace until the server refuses one.
+/// Creates objects in a namespace until the server rejects one.
 async fn create_until_refused(client: &Client, namespace: &str, writer: usize) -> Refused {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     for number in 0.. {
@@ -77,7 +77,7 @@ async fn create_until_refused(client: &Client, namespace: &str, writer: usize) -
     unreachable!("it goes on until it is refused")
 }
 
-/// The end of [`create_until_refused`].
+/// The result of [`create_until_refused`].
 struct Refused {
     number: usize,
     code: u16,
@@ -86,7 +86,7 @@ struct Refused {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
     let dir = tempfile::tempdir().unwrap();
-    // On disk, where a commit takes long enough for a namespace to go meanwhile.
+    // On disk, where a commit takes long enough for a namespace to be deleted meanwhile.
     let cluster = start(dir.path(), StoreConfig::Disk, true).await;
     let client = cluster.client();
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
@@ -99,7 +99,7 @@ async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
         jobs.create(&PostParams::default(), &object(job)).await.unwrap();
         let writers = join_all((0..WRITERS).map(|writer| create_until_refused(&client, &name, writer)));
         let deletion = async {
-            // The controllers get some turns to act on the Job, more with each round.
+            // Gives the controllers time to act on the Job, more with each round.
             for _ in 0..round % 12 {
                 let pods = Api::<Pod>::namespaced(client.clone(), &name);
                 pods.list(&ListParams::default()).await.unwrap();
@@ -122,7 +122,7 @@ async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
     cluster.shutdown().await;
 }
 
-/// Waits until no object of this name is left.
+/// Waits until no object of this name exists.
 async fn wait_until_gone<K>(api: &Api<K>, name: &str)
 where
     K: Resource + Clone + DeserializeOwned + Debug,
@@ -144,7 +144,7 @@ where
     tokio::time::timeout(LIMIT, gone).await.unwrap_or_else(|_| panic!("{name} is still there"));
 }
 
-/// Leaves objects in a namespace that is gone, as servers did whose creates were not bound to their namespace.
+/// Leaves objects in a deleted namespace, as servers did whose creates were not bound to their namespace.
 async fn leave_orphans(client: &Client) {
     create_namespace(client, "gone").await;
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "gone");
@@ -181,7 +181,7 @@ async fn objects_of_a_missing_namespace_are_deleted_at_the_next_start() {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), "gone");
     wait_until_gone(&maps, "plain").await;
     wait_until_gone(&Api::<Pod>::namespaced(client.clone(), "gone"), "p").await;
-    // Others hold this one, and can let it go although its namespace is gone.
+    // This one has a finalizer, which can be removed although its namespace is gone.
     idle(&cluster).await;
     assert!(maps.get("held").await.unwrap().metadata.deletion_timestamp.is_some());
     let let_go = json!({"metadata": {"finalizers": null}});

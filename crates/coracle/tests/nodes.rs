@@ -1,4 +1,4 @@
-//! What becomes of nodes, and of addresses.
+//! Node lifecycle, taint-based eviction, and allocation of node and service addresses.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -15,10 +15,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A cluster in memory that nobody can reach.
+/// An in-memory server without listeners.
 async fn start(change: impl FnOnce(&mut Config)) -> Handle {
     let mut config =
         Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new("/nothing/is/written/there") };
@@ -36,7 +36,7 @@ async fn create<K: Clone + DeserializeOwned + Serialize + Debug>(api: &Api<K>, o
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
 }
 
-/// Makes a node that says whether it is ready.
+/// Creates a node with this status of its Ready condition.
 async fn create_node(client: &Client, name: &str, ready: &str) {
     create(&Api::<Node>::all(client.clone()), json!({"metadata": {"name": name}})).await;
     report(client, name, ready).await;
@@ -73,7 +73,7 @@ async fn create_pod(client: &Client, name: &str, tolerations: Value) {
     pods.patch_status(name, &PatchParams::default(), &status).await.unwrap();
 }
 
-/// A condition of a pod as status and reason.
+/// Status and reason of a pod's condition.
 async fn pod_condition(client: &Client, name: &str, r#type: &str) -> Option<(String, Option<String>)> {
     let pod = Api::<Pod>::namespaced(client.clone(), "default").get(name).await.unwrap();
     let conditions = pod.status.unwrap().conditions.unwrap();
@@ -90,7 +90,7 @@ async fn messages(client: &Client, reason: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_node_that_is_not_heard_of_is_not_ready() {
-    // Whatever a node says, it is too long ago.
+    // Any heartbeat is too old.
     let monitor = NodeMonitor { grace_period: Duration::ZERO, ..NodeMonitor::default() };
     let cluster = start(|config| config.node_monitor = monitor).await;
     let client = cluster.client();
@@ -106,7 +106,7 @@ async fn a_node_that_is_not_heard_of_is_not_ready() {
     }
     assert_eq!(conditions[0].reason.as_deref(), Some("NodeStatusUnknown"));
     assert_eq!(conditions[0].message.as_deref(), Some("Kubelet stopped posting node status."));
-    // There is no node that is well, so nobody has to leave.
+    // No node is healthy, so no pods are evicted.
     assert_eq!(taints(&client, "a").await, these(&[("unreachable", "NoSchedule")]));
     assert_eq!(pod_condition(&client, "p", "Ready").await, Some(("False".to_owned(), None)));
     assert_eq!(messages(&client, "RegisteredNode").await, ["Node a event: Registered Node a in Controller"]);

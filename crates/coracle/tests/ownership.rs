@@ -1,4 +1,5 @@
-//! Files that another user of the machine could have written are refused at the start, with the fix.
+//! Files that another user of the machine could have written are rejected at the start, with a command that
+//! fixes it.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -10,14 +11,14 @@ use std::path::Path;
 use coracle::{Config, Coracle, StoreConfig};
 use tempfile::TempDir;
 
-/// The user id of `nobody`, which no test runs as.
+/// The user ID of `nobody`, which no test runs as.
 const OTHER_USER: u32 = 65534;
 
 fn config(data_dir: &Path, store: StoreConfig) -> Config {
     Config { store, listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))], ..Config::new(data_dir) }
 }
 
-/// A directory in which a cluster has run.
+/// A data directory that was used before.
 async fn used() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     Coracle::start(config(dir.path(), StoreConfig::Disk)).await.unwrap().shutdown().await;
@@ -29,7 +30,7 @@ async fn refusal(dir: &TempDir) -> String {
     error.to_string()
 }
 
-/// The files and directories that are trusted.
+/// The files and directories whose ownership is checked.
 const TRUSTED: &[&str] = &[
     "",
     "pki",
@@ -99,7 +100,7 @@ async fn symbolic_links_in_the_data_directory_are_not_followed() {
         fs::remove_file(&path).unwrap();
         fs::rename(&moved, &path).unwrap();
     }
-    // The directory itself is the user's own choice.
+    // A link to the data directory itself is followed.
     let link = other.path().join("data");
     symlink(dir.path(), &link).unwrap();
     Coracle::start(config(&link, StoreConfig::Disk)).await.unwrap().shutdown().await;

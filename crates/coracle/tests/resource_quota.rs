@@ -1,4 +1,4 @@
-//! Quotas say what is used, and give back what is not used any more.
+//! ResourceQuotas: usage is counted, and released by deletion.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NAMESPACE: &str = "default";
@@ -59,7 +59,7 @@ async fn used(client: &Client) -> Value {
     serde_json::to_value(status.used.unwrap()).unwrap()
 }
 
-/// How many config maps there are.
+/// The number of ConfigMaps.
 async fn config_maps(client: &Client) -> String {
     objects::<ConfigMap>(client).list(&ListParams::default()).await.unwrap().items.len().to_string()
 }

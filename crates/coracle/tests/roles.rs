@@ -1,4 +1,4 @@
-//! Roles that are made of others, in a whole cluster.
+//! Aggregated ClusterRoles in a running server.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn start() -> (Handle, TempDir) {
@@ -67,7 +67,7 @@ async fn a_labelled_role_becomes_part_of_edit_and_admin() {
     idle(&cluster).await;
     let own: PolicyRule = serde_json::from_value(own).unwrap();
     let first = |rules: Vec<PolicyRule>| rules.first().cloned();
-    // By name it comes before `system:aggregate-to-edit`.
+    // By name it precedes `system:aggregate-to-edit`.
     assert_eq!(first(rules(&roles, "edit").await), Some(own.clone()));
     assert_eq!(first(rules(&roles, "admin").await), Some(own));
     assert_eq!(rules(&roles, "edit").await.len(), edit.len() + 1);

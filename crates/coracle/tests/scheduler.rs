@@ -1,4 +1,4 @@
-//! Pods find their nodes.
+//! The scheduler in a running server.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,10 +17,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::wait_for;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A cluster in memory that nobody else can reach.
+/// An in-memory server without listeners.
 async fn start() -> Handle {
     let mut config = Config::new("/nothing/is/written/there");
     config.store = StoreConfig::Memory;
@@ -75,7 +75,7 @@ fn is_refused(pod: &Pod) -> bool {
     scheduled(pod).is_some_and(|condition| condition.status == "False")
 }
 
-/// What is told of a pod under a reason.
+/// Messages of a pod's events with this reason.
 async fn told(cluster: &Handle, pod: &str, reason: &str) -> Vec<String> {
     cluster.run_until_idle().await.unwrap();
     let events = Api::<Event>::namespaced(cluster.client(), "default");
@@ -95,7 +95,7 @@ async fn a_pod_finds_its_node_and_people_are_told() {
     assert_eq!(node_of(&web), Some("n2"));
     assert_eq!(scheduled(&web).unwrap().status, "True");
     assert_eq!(told(&cluster, "web", "Scheduled").await, ["Successfully assigned default/web to n2"]);
-    // Somebody else is responsible for this one.
+    // Another scheduler is responsible for this one.
     create(&pods(&cluster), pod("other", "1", json!({"schedulerName": "mine"}))).await;
     cluster.run_until_idle().await.unwrap();
     let other = pods(&cluster).get("other").await.unwrap();
@@ -118,14 +118,14 @@ async fn a_pod_that_found_no_node_is_tried_when_something_helps() {
         scheduled(web).is_some_and(|condition| condition.message.as_deref() == Some(message))
     })
     .await;
-    // The last reason may be one of a series, which keeps what was said first; as upstream's events do.
+    // The last event may be part of a series, which keeps its first message, as in kube-scheduler.
     let told = told(&cluster, "web", "FailedScheduling").await;
     assert!(told.iter().any(|note| note == "no nodes available to schedule pods"), "{told:?}");
     assert!(told.iter().any(|note| note.starts_with("0/1 nodes are available: ")), "{told:?}");
     create_node(&cluster, "large", "4").await;
     let web = wait_for(LIMIT, &pods(&cluster), "web", |web| node_of(web).is_some()).await;
     assert_eq!(node_of(&web), Some("large"));
-    // The next one has to wait until that one is gone.
+    // The next pod has to wait until this one is deleted.
     create(&pods(&cluster), pod("next", "3", json!({}))).await;
     wait_for(LIMIT, &pods(&cluster), "next", is_refused).await;
     pods(&cluster).delete("web", &DeleteParams::default().grace_period(0)).await.unwrap();
@@ -157,7 +157,7 @@ async fn the_important_make_room_for_themselves() {
     create(&classes, json!({"metadata": {"name": "important"}, "value": 1000})).await;
     create(&pods(&cluster), pod("low", "2", json!({}))).await;
     let low = wait_for(LIMIT, &pods(&cluster), "low", |low| node_of(low).is_some()).await;
-    // Nobody runs pods here: it stays until somebody says that it has ended.
+    // No kubelet runs here: the pod stays until the test deletes it.
     create(&pods(&cluster), pod("high", "1", json!({"priorityClassName": "important"}))).await;
     let promised = |pod: &Pod| pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
     wait_for(LIMIT, &pods(&cluster), "high", |high| promised(high).as_deref() == Some("n1")).await;

@@ -1,4 +1,4 @@
-//! A program that embeds a cluster brings rules of scheduling along; and what the scheduler tells people.
+//! Scheduler plugins of an embedding program; events and metrics of the scheduler.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -15,10 +15,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 use support::wait_for;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Lets pods wait that say so: until as many are there as `gang` says, or for as long as `patience` says.
+/// Permit plugin: a pod with the label `gang` waits until that many members have a node, or for at most
+/// `patience`.
 struct Gang {
     handle: SchedulerHandle,
     patience: Duration,
@@ -47,7 +48,8 @@ impl Plugin for Gang {
     }
 }
 
-/// A cluster in memory with one node, in which the profile `gangs` has the plugin, and what that can do.
+/// An in-memory server with one node and the profile `gangs`, which enables the plugin; and the plugin's
+/// handle.
 async fn start(patience_ms: u64) -> (Handle, SchedulerHandle) {
     let known = Arc::<OnceLock<SchedulerHandle>>::default();
     let mut extensions = Extensions::default();
@@ -55,7 +57,7 @@ async fn start(patience_ms: u64) -> (Handle, SchedulerHandle) {
     extensions.scheduler.registry.add("Gang", move |context| {
         let patience = Duration::from_millis(context.args()["patienceMs"].as_u64().ok_or("no patience")?);
         if context.handle().client().is_some() {
-            // Not when the configuration is only checked.
+            // Not when the configuration is only validated.
             given.set(context.handle()).map_err(|_| "it is made once")?;
         }
         Ok(Arc::new(Gang { handle: context.handle(), patience }))
@@ -115,7 +117,7 @@ async fn get(cluster: &Handle, path: &str) -> Value {
     cluster.client().request(request).await.unwrap()
 }
 
-/// What is told of a pod under a reason, in the form of a group, the oldest first.
+/// Events of a pod with this reason, in an API group's format, the oldest first.
 async fn told(cluster: &Handle, group: &str, pod: &str, reason: &str) -> Vec<Value> {
     cluster.run_until_idle().await.unwrap();
     let list = get(cluster, &format!("{group}/namespaces/default/events")).await;
@@ -147,7 +149,8 @@ async fn a_gang_goes_when_all_of_it_has_a_place() {
     }
     cluster.run_until_idle().await.unwrap();
     assert!(scheduler.waiting_pods().list(&default).is_empty());
-    // Others do not know the plugin, and the last one never comes: nobody waits for it at the end.
+    // Other pods are not affected by the plugin. The last member never comes, and the shutdown does not
+    // wait for it.
     create_pod(&cluster, "single", json!({})).await;
     create_pod(&cluster, "lonely", json!({"gang": "9"})).await;
     wait_for(LIMIT, &pods(&cluster), "single", |pod| node_of(pod) == Some("n")).await;
@@ -217,7 +220,7 @@ async fn what_happens_again_becomes_a_series() {
         scheduler.activate(&default, &uid);
     }
     let events = told(&cluster, "/apis/events.k8s.io/v1", "p", "FailedScheduling").await;
-    // The first attempt changed the pod, by its condition: what comes after is told of another version.
+    // The first attempt changed the pod's condition, so later events refer to another version.
     assert_eq!(events.len(), 2, "{events:#?}");
     assert!(events[0].get("series").is_none());
     assert_eq!(events[1]["series"]["count"], 2, "further ones are counted, and written when it ends");

@@ -1,4 +1,4 @@
-//! DaemonSets, StatefulSets and volumes in a running cluster. The test is scheduler and kubelet.
+//! DaemonSets, StatefulSets and volumes in a running server. The test acts as scheduler and kubelet.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 use support::wait_for;
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NAMESPACE: &str = "default";
 
-/// Rounds of [`World::run_pods`] after which nothing changes any more.
+/// Maximum number of rounds of [`World::run_pods`] until nothing changes any more.
 const MAX_ROUNDS: usize = 50;
 
-/// A cluster, and what the test does in it.
+/// A running server with helpers.
 struct World {
     cluster: Handle,
     _dir: TempDir,
@@ -39,7 +39,7 @@ impl World {
         Self { cluster: Coracle::start(config).await.unwrap(), _dir: dir }
     }
 
-    /// The objects of a kind, in the namespace if they are in one.
+    /// The objects of a namespaced kind.
     fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
@@ -51,7 +51,7 @@ impl World {
         tokio::time::timeout(LIMIT, self.cluster.run_until_idle()).await.unwrap().unwrap();
     }
 
-    /// A node that is ready and takes pods.
+    /// Creates a ready node.
     async fn create_node(&self, name: &str, taints: Value) {
         let nodes = Api::<Node>::all(self.cluster.client());
         create(&nodes, json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})).await;
@@ -65,12 +65,12 @@ impl World {
         merge(&nodes, name, json!({"spec": {"taints": taints}})).await;
     }
 
-    /// Pods by name, in order.
+    /// All pods, sorted by name.
     async fn pods(&self) -> Vec<Value> {
         list(&self.api::<Pod>()).await
     }
 
-    /// One round of what a scheduler and kubelets do. Whether there was something to do.
+    /// Runs one round of scheduler and kubelet. True if there was something to do.
     async fn run_pods(&self, node: &str) -> bool {
         let pods = self.api::<Pod>();
         let mut changed = false;
@@ -87,7 +87,7 @@ impl World {
                 let wanted = text(&pod, &format!("{term}/matchFields/0/values/0"));
                 let target = json!({"kind": "Node", "name": if wanted.is_empty() { node } else { wanted }});
                 let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
-                // The scheduler of the cluster may have been faster.
+                // The server's own scheduler may have been faster.
                 let bound: Result<Value, _> =
                     pods.create_subresource("binding", name, &PostParams::default(), &binding).await;
                 assert!(!matches!(bound, Err(Error::Api(status)) if status.code != 409));
@@ -100,7 +100,7 @@ impl World {
         changed
     }
 
-    /// Lets everything happen that will.
+    /// Runs rounds until nothing changes any more.
     async fn settle(&self) {
         for _ in 0..MAX_ROUNDS {
             self.idle().await;
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-/// A pod begins to run, and is ready at once.
+/// Sets a pod's status to running and ready.
 async fn run(pods: &Api<Pod>, name: &str) {
     let condition =
         |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -162,7 +162,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A field of each object.
+/// A field of each object, sorted.
 fn each<'a>(objects: &'a [Value], path: &str) -> Vec<&'a str> {
     let mut found: Vec<_> = objects.iter().map(|object| text(object, path)).collect();
     found.sort_unstable();
@@ -353,7 +353,7 @@ async fn a_stateful_set_is_updated_from_the_last_to_the_partition() {
     assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(1)));
     assert_ne!(status["currentRevision"], status["updateRevision"]);
 
-    // A pod before the partition comes back as it was.
+    // A pod below the partition is recreated with the old revision.
     world.api::<Pod>().delete("web-0", &DeleteParams::default()).await.unwrap();
     world.settle().await;
     assert_eq!(images(&world.pods().await), ["one", "one", "two"]);
@@ -406,7 +406,7 @@ async fn claims_are_bound_to_the_volumes_that_suit_them() {
     assert_eq!(text(&small, "/spec/claimRef/uid"), text(&bound, "/metadata/uid"));
     assert_eq!(text(&small, "/metadata/annotations/pv.kubernetes.io~1bound-by-controller"), "yes");
 
-    // One that waits gets the volume that comes.
+    // A pending claim is bound to a volume that is created later.
     create(
         &claims,
         claim("later", json!({"storageClassName": "", "resources": {"requests": {"storage": "20Gi"}}})),
@@ -445,7 +445,7 @@ async fn volumes_are_made_where_they_are_first_used() {
     assert!(world.event_reasons().await.contains(&"WaitForFirstConsumer".to_owned()));
     assert!(list(&volumes).await.is_empty());
 
-    // What the scheduler says when it has chosen a node.
+    // The annotation that the scheduler writes when it has chosen a node.
     let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "a"}}});
     merge(&claims, "data", selected).await;
     world.idle().await;

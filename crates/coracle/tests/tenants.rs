@@ -12,13 +12,13 @@ use coracle::{Config, Coracle, Handle, StoreConfig};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The annotation by which a node is one without a machine.
+/// The annotation of simulated nodes.
 const FAKE: &str = "fake.coracle.dev/node";
 
-/// A server, and an administrator of all its clusters.
+/// A server, and a client with access to all of its clusters.
 struct Server {
     handle: Handle,
     client: Client,
@@ -49,7 +49,7 @@ impl Server {
         tokio::time::timeout(LIMIT, self.handle.run_until_idle()).await.unwrap().unwrap();
     }
 
-    /// What the server answers; null if there is nothing.
+    /// The response body; null for 404.
     async fn send(&self, method: Method, path: &str, body: &Value) -> Value {
         let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).unwrap() };
         let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
@@ -78,7 +78,7 @@ impl Server {
         items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// How many watches there are at the moment.
+    /// The number of watches at the moment.
     async fn watches(&self) -> u64 {
         let request = Request::get("/metrics").body(Vec::new()).unwrap();
         let text = self.client.request_text(request).await.unwrap();
@@ -107,7 +107,7 @@ fn deployment(name: &str, replicas: u32) -> Value {
     }})
 }
 
-/// A definition of boats; each cluster may have its own idea of them.
+/// A definition of boats, whose scope may differ between clusters.
 fn boats(scope: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({"metadata": {"name": "boats.example.com"}, "spec": {
@@ -168,7 +168,7 @@ async fn pods_of_a_tenant_run_on_its_own_nodes() {
         server.create(&deployments, deployment("web", 3)).await;
     }
     server.create("/clusters/blue/api/v1/nodes", fake_node("n")).await;
-    // It is not of the default cluster's business, which has room as well.
+    // Nodes of the default cluster are not used, although they have room.
     server.create("/api/v1/nodes", fake_node("other")).await;
     server.idle().await;
 
@@ -201,7 +201,7 @@ async fn pods_of_a_tenant_run_on_its_own_nodes() {
 #[tokio::test]
 async fn a_pod_is_placed_by_what_its_cluster_had_before_it_had_nodes() {
     let server = Server::start().await;
-    // Known long before the first pod, and partly from the beginning of every cluster.
+    // Created long before the first pod, and partly shared by all clusters.
     let labelled = json!({"metadata": {"name": "work", "labels": {"team": "a"}}});
     server.create("/clusters/blue/api/v1/namespaces", labelled).await;
     let class = json!({"metadata": {"name": "manual"}, "provisioner": "example.com/none",
@@ -251,7 +251,7 @@ async fn what_nobody_owns_goes_within_its_own_cluster() {
         let maps = format!("/clusters/{tenant}/api/v1/namespaces/default/configmaps");
         let owner = server.create(&maps, json!({"metadata": {"name": "owner"}})).await;
         server.create(&maps, owned_by("dependent", "v1", "ConfigMap", &owner)).await;
-        // What every cluster begins with can own something, too.
+        // Objects that all clusters share can be owners, too.
         let account = format!("/clusters/{tenant}/api/v1/namespaces/default/serviceaccounts/default");
         let account = server.get(&account).await;
         server.create(&maps, owned_by("of-account", "v1", "ServiceAccount", &account)).await;

@@ -1,25 +1,25 @@
-//! Which runs somebody wants.
+//! Command line arguments of the simulation.
 
 use std::thread::available_parallelism;
 
-/// Seeds, unless somebody says how many: about half a minute on one processor, not optimized.
+/// Default number of seeds: about half a minute on one CPU, not optimized.
 const SEEDS: u64 = 60;
 
-/// What this is called where `cargo test` selects by name.
+/// The name of this program where `cargo test` selects by name.
 const NAME: &str = "simulation";
 
-/// Which seeds are run, and how.
+/// The selected seeds, and options.
 pub(crate) struct Chosen {
     pub(crate) first: u64,
     pub(crate) seeds: u64,
     pub(crate) threads: usize,
-    /// Whether every request is said.
+    /// Print every request.
     pub(crate) trace: bool,
 }
 
 impl Chosen {
-    /// What the arguments say; none if they select nothing here. What other test programs know is let pass, for
-    /// `cargo test` hands the same to all.
+    /// Parses the arguments; none if they select another test. Unknown flags are ignored, because `cargo
+    /// test` passes them to all test programs.
     pub(crate) fn from_arguments(arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let threads = available_parallelism().map_or(1, usize::from);
         let mut chosen = Self { first: 1, seeds: SEEDS, threads, trace: false };

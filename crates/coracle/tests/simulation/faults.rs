@@ -1,4 +1,4 @@
-//! A client to whom everything happens that can happen on the way to a server.
+//! A client whose requests and watches are subject to random faults.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
@@ -24,21 +24,21 @@ use tower::{Service, ServiceExt};
 
 use crate::people::{self, People};
 
-/// So many requests no run needs, by far. Beyond them none gets through, or a run that goes round in circles without
-/// ever waiting would never end.
+/// Maximum number of requests, far more than any run needs. Further requests fail; otherwise a run that
+/// loops without waiting would never end.
 pub(crate) const MAX_REQUESTS: u64 = 20_000;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
 
-/// What goes wrong, by chance, and what was asked.
+/// Random faults, and the trace of requests.
 pub(crate) struct Faults {
     rng: Mutex<Rng>,
     are_on: AtomicBool,
     trace: Mutex<Trace>,
 }
 
-/// Every request of a run, in one number.
+/// A digest of all requests of a run.
 struct Trace {
     began: Instant,
     digest: DefaultHasher,
@@ -46,24 +46,24 @@ struct Trace {
     is_said: bool,
 }
 
-/// What happens to one request.
+/// A fault of one request.
 #[derive(Debug)]
 enum Fault {
-    /// The server says that it has a problem.
+    /// The server responds with an internal error.
     Refused,
-    /// Others are faster: the object is not what it was any more.
+    /// Another client changes the object first.
     Beaten,
-    /// It never arrives.
+    /// The request does not reach the server.
     Lost,
-    /// It is carried out, and nobody learns of it.
+    /// The request is carried out, but its response is lost.
     AnswerLost,
-    /// It takes its time.
+    /// The request is delayed.
     Slow(Duration),
-    /// A stream ends after so many pieces, in the middle of the next.
+    /// A stream ends after this many frames, in the middle of the last one.
     Cut(u64),
-    /// It breaks off after some time, whether anything was told or not.
+    /// A stream breaks off after some time.
     Broken(Duration),
-    /// Each piece of a stream takes its time.
+    /// Each frame of a stream is delayed.
     Late(Duration),
 }
 
@@ -74,7 +74,7 @@ impl Faults {
         Arc::new(Self { rng: Mutex::new(rng), are_on: AtomicBool::new(true), trace: Mutex::new(trace) })
     }
 
-    /// From now on nothing goes wrong.
+    /// Switches all faults off.
     pub(crate) fn calm(&self) {
         self.are_on.store(false, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ impl Faults {
         self.trace.lock().unwrap().requests >= MAX_REQUESTS
     }
 
-    /// All requests so far, as one number, and how many there were.
+    /// The digest and the number of all requests so far.
     pub(crate) fn digest(&self) -> (u64, u64) {
         let trace = self.trace.lock().unwrap();
         (trace.digest.finish(), trace.requests)
@@ -113,7 +113,7 @@ impl Faults {
         }
         let mut rng = self.rng.lock().unwrap();
         let writes = *request.method() != Method::GET;
-        // What is made is not there before, so nobody can have changed it.
+        // An object that is being created cannot be changed by others first.
         let changes = writes && *request.method() != Method::POST;
         match rng.below(200) {
             0..5 => Some(Fault::Refused),
@@ -148,12 +148,12 @@ struct Transport {
     connection: Connection,
 }
 
-/// Between a component and the server. Clones are the same one.
+/// The connection between a component and the server. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Connection(Arc<Mutex<CancellationToken>>);
 
 impl Connection {
-    /// Whatever is open breaks off, and nothing gets through.
+    /// Breaks off open streams, and fails further requests.
     pub(crate) fn cut(&self) {
         self.now().cancel();
     }
@@ -165,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// Cancelled when it is cut.
+    /// Cancelled when the connection is cut.
     fn now(&self) -> CancellationToken {
         self.0.lock().unwrap().clone()
     }
@@ -243,23 +243,23 @@ async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -
     }
 }
 
-/// As much of a piece as there is of a line that ends early.
+/// The first half of a frame.
 fn half(frame: Frame<Bytes>) -> Frame<Bytes> {
     frame.map_data(|data| data.slice(..data.len() / 2))
 }
 
-/// An answer that breaks off with the connection.
+/// A response that breaks off with the connection.
 fn until_cut(answer: Answer, cut: CancellationToken) -> Answer {
     answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(cut.cancelled_owned())).boxed_unsync())
 }
 
-/// Changes an object in a way that nobody minds. It may be gone.
+/// Changes an annotation of an object. It may be gone.
 async fn touch(server: &ApiServer, path: &str) {
     let patch = json!({"metadata": {"annotations": {"simulation/touched": path}}});
     People::new(server).patch(&object_of(path), &patch).await;
 }
 
-/// The path of the object, without that of its part.
+/// The path of an object, without its subresource.
 fn object_of(path: &str) -> String {
     let segments: Vec<_> = path.split('/').collect();
     let version = if segments[1] == "api" { 2 } else { 3 };

@@ -1,4 +1,4 @@
-//! Everything that ever was, as one client has watched it from the beginning.
+//! The history of all objects, recorded by a client without faults that watches from the beginning.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,28 +16,28 @@ use crate::people::People;
 use crate::rules;
 use crate::state::{NODES, PODS, RESOURCES, State, is_going, name, namespace, shown, text};
 
-/// A watch for longer than any run.
+/// The timeout of the watches, longer than any run.
 const WATCH_SECONDS: u64 = 1_000_000;
 
 /// One change of one object.
 pub(crate) struct Moment {
-    /// When, since the beginning.
+    /// Time since the beginning.
     pub(crate) at: Duration,
     revision: u64,
     pub(crate) resource: &'static str,
-    /// What it was before; filled in when everything is known.
+    /// The previous version; filled in by [`History::check`].
     pub(crate) old: Option<Arc<Value>>,
     pub(crate) object: Arc<Value>,
     pub(crate) is_there: bool,
 }
 
 impl Moment {
-    /// What came to be, if it was not there before.
+    /// The object, if this change created it.
     pub(crate) fn made(&self) -> Option<&Value> {
         (self.is_there && self.old.is_none()).then_some(&*self.object)
     }
 
-    /// What is there now.
+    /// The object, if it exists after the change.
     pub(crate) fn now(&self) -> Option<&Value> {
         self.is_there.then_some(&*self.object)
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// Cheap to clone; clones are the same history.
+/// Cheap to clone; clones share the history.
 #[derive(Clone)]
 pub(crate) struct History {
     began: Instant,
@@ -76,12 +76,12 @@ pub(crate) struct History {
 struct Told {
     moments: Vec<Moment>,
     state: State,
-    /// The identities of what people deleted.
+    /// UIDs of objects that users deleted.
     deleted: BTreeSet<String>,
 }
 
 impl History {
-    /// Begins to watch. What every cluster begins with is no part of it.
+    /// Starts to watch. Objects that every cluster has from the start are not part of the history.
     pub(crate) async fn begin(people: &People, is_said: bool) -> (Self, Vec<Task<()>>) {
         let history = Self { began: Instant::now(), is_said, told: Arc::default() };
         let any_list = people.get("/api/v1/namespaces").await;
@@ -124,30 +124,30 @@ impl History {
         told.moments.push(moment);
     }
 
-    /// Notes that people delete this, so that no controller is blamed for it.
+    /// Records the deletion of an object by a user, so that no controller is blamed for it.
     pub(crate) fn note_deleted(&self, uid: &str) {
         self.told().deleted.insert(uid.to_owned());
     }
 
-    /// How much has happened.
+    /// The number of changes.
     pub(crate) fn len(&self) -> usize {
         self.told().moments.len()
     }
 
-    /// What happened since, in short.
+    /// The changes since then, one line each.
     pub(crate) fn since(&self, len: usize) -> Vec<String> {
         let told = self.told();
-        // Nodes say all the time that they are well.
+        // Nodes report their status all the time.
         let told = told.moments[len..].iter().filter(|moment| moment.resource != NODES);
         told.map(Moment::to_string).collect()
     }
 
-    /// Looks at what is there now.
+    /// Calls `look` with the current state.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.told().state)
     }
 
-    /// Everything from the beginning, in order: what was against the rules?
+    /// Checks the whole history in order. Returns the violated rules.
     pub(crate) fn check(&self) -> Vec<String> {
         let mut told = self.told();
         let Told { moments, deleted, .. } = &mut *told;

@@ -1,13 +1,14 @@
-//! The whole control plane under faults, on a clock that stands still unless somebody waits.
+//! Simulation of the whole control plane under faults, on a clock that advances only while all tasks wait.
 //!
-//! One run is a server in memory with controllers, scheduler and simulated nodes, whose requests fail, get lost,
-//! meet conflicts or lose their answers, whose watches break off, which are cut off, stopped, killed and started
-//! again, and whose clock jumps. Meanwhile people change their minds: each namespace of the run has a story of its own. Then
-//! the faults end, and what everyone wanted last must come true and stay so. What must hold at all times is
-//! checked over the whole history, which one client without faults has watched from the beginning.
+//! One run is an in-memory server with controllers, scheduler and simulated nodes. Their requests fail, get
+//! lost, meet conflicts or lose their responses; their watches break off; they are disconnected, stopped,
+//! killed and restarted; the clock jumps. Meanwhile users change their objects: each namespace of the run
+//! has a story of its own. Then the faults end, and the last desired state must be reached and stay.
+//! Invariants are checked over the whole history, which a client without faults has watched from the
+//! beginning.
 //!
-//! All of it follows from one number, the seed. `cargo test -p coracle --test simulation -- --seeds 1000` runs
-//! more of them than `cargo test` does, and `-- --seed 7 --trace` runs one again and says every request.
+//! A run is determined by its seed. `cargo test -p coracle --test simulation -- --seeds 1000` runs more
+//! seeds than `cargo test` does, and `-- --seed 7 --trace` repeats one and prints every request.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 #![expect(clippy::print_stderr, reason = "a test with a harness of its own says what it does")]
@@ -30,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use chosen::Chosen;
 use run::Outcome;
 
-/// As the program has it, for much of a run is allocating.
+/// The allocator of the binary, because much of a run is allocation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs all seeds, on as many threads as there are processors. How many failed.
+/// Runs all seeds on several threads. Returns the number of failures.
 fn run_all(chosen: &Chosen) -> u64 {
     let (next, failed) = (AtomicU64::new(chosen.first), AtomicU64::new(0));
     let work = || {
@@ -84,7 +85,7 @@ fn report(seed: u64, outcome: &Outcome) {
     );
 }
 
-/// Without this a failing seed would be worth little.
+/// Checks that a seed leads to the same run twice; otherwise a failing seed could not be debugged.
 fn is_repeatable(chosen: &Chosen) -> bool {
     let run = || run::simulate(chosen.first, false);
     let (one, other) = (run(), run());

@@ -1,4 +1,4 @@
-//! One run, from its seed to what was wrong with it.
+//! One run, from its seed to its violations.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,45 +12,45 @@ use crate::state::State;
 use crate::story::Story;
 use crate::world::World;
 
-/// One run in so many has a second namespace. A run is small, for most faults need little to show: many small runs
-/// find more than few large ones.
+/// One run in this many has a second namespace. Runs are small, because most faults need little to show:
+/// many small runs find more than few large ones.
 const SECOND_STORY: u64 = 16;
 
-/// The most namespaces of a run.
+/// The maximum number of namespaces of a run.
 pub(crate) const MAX_STORIES: u64 = 2;
 
-/// How long it may take until everything is as wanted, once nothing goes wrong any more. Upstream's delay after many
+/// Time limit for reaching the desired state once there are no more faults. Kubernetes' delay after many
 /// failures is 1000 seconds.
 const PATIENCE: Duration = Duration::from_secs(1500);
 
-/// How often that is looked at.
+/// Interval of the checks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long what has come true may still take to be written down: a node that came back at last is given up, and
-/// not any more, until it has been heard of for a while.
+/// Time until status updates are complete after the desired state is reached: a node that came back last is
+/// marked unready until it has sent heartbeats for a while.
 const AFTERWARDS: Duration = Duration::from_secs(45);
 
-/// For how long nothing may change after that.
+/// Time after that in which nothing may change.
 const REST: Duration = Duration::from_secs(20);
 
-/// How many lines are said of one failure.
+/// Maximum number of lines printed for one failure.
 const MAX_LINES: usize = 20;
 
-/// How a run ended.
+/// The result of a run.
 pub(crate) struct Outcome {
-    /// All requests of all components, as one number, and how many there were.
+    /// The digest and the number of all requests.
     pub(crate) digest: u64,
     pub(crate) requests: u64,
-    /// What was not as it should be.
+    /// Violations.
     pub(crate) wrong: Vec<String>,
 }
 
 thread_local! {
-    /// What panicked on this thread, also where somebody caught it.
+    /// Panics on this thread, including caught ones.
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Controllers survive panics; no run does.
+/// Records panics, because controllers survive them but a run must not.
 pub(crate) fn remember_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -59,7 +59,7 @@ pub(crate) fn remember_panics() {
     }));
 }
 
-/// Runs one seed on a clock of its own.
+/// Runs one seed on its own clock.
 pub(crate) fn simulate(seed: u64, trace: bool) -> Outcome {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
@@ -96,11 +96,11 @@ async fn live(mut rng: Rng, trace: bool) -> Outcome {
     Outcome { digest, requests, wrong }
 }
 
-/// Waits until everything is as the stories want it, and stays so. What does not.
+/// Waits until the desired state of the stories is reached and stays so. Returns the differences.
 async fn settle(world: &World, stories: &[Story]) -> Vec<String> {
     let wrong = || world.history.look(|state| all_wrong(stories, state));
     let came_true = async {
-        // Twice, for what was still on its way may have begun something.
+        // Twice, because requests in flight may have had further effects.
         for _ in 0..2 {
             while !wrong().is_empty() {
                 tokio::time::sleep(PAUSE).await;

@@ -1,4 +1,4 @@
-//! A server and everything that acts on it.
+//! A server with everything that acts on it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,29 +18,30 @@ use crate::history::History;
 use crate::measured::Measurements;
 use crate::people::People;
 
-/// When it all begins: some day in 2026.
+/// The start of every run, in 2026.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 
-/// One can go, and another is left. No more, for each renews its lease all the time.
+/// One can be deleted while another is left. Not more, because each renews its lease all the time.
 pub(crate) const NODES: u32 = 2;
 
-/// The longest time between two disturbances, and that something is away then.
+/// The longest time between two disturbances, and that a component is away.
 const MAX_PEACE_S: u64 = 60;
 const MAX_AWAY_MS: u64 = 5_000;
 
-/// The longest time that something cannot reach the server, and that nodes cannot, which would be given up. What is
-/// cut off for longer also takes longer to come back.
+/// The longest time that a component is disconnected, and that the kubelets are, which would be marked
+/// unreachable otherwise. A longer disconnection also takes longer to recover.
 const MAX_CUT_OFF_MS: u64 = 20_000;
 const MAX_NODES_CUT_OFF_MS: u64 = 5_000;
 
-/// The longest time between two nodes that go, and that one is away: longer than until its pods are given up.
+/// The longest time between two deletions of nodes, and that a node is away: longer than until its pods are
+/// evicted.
 const MAX_NODE_PEACE_S: u64 = 200;
 const MAX_NODE_AWAY_S: u64 = 90;
 
-/// The longest time of which the server knows what happened.
+/// The longest history that the store keeps.
 const MAX_HISTORY_S: u64 = 60;
 
-/// How far the clock jumps at most.
+/// The longest clock jump.
 const MAX_JUMP_MS: u64 = 60_000;
 
 pub(crate) struct World {
@@ -50,14 +51,14 @@ pub(crate) struct World {
     pub(crate) people: People,
     pub(crate) history: History,
     components: [Component; 3],
-    /// Whether all clusters are followed, and not the only one there is: that is done in another way.
+    /// Use informers of all clusters, and not of the default cluster only; the code paths differ.
     follows_all: bool,
     rng: Rng,
     /// Dropped with the world.
     _watches: Vec<Task<()>>,
 }
 
-/// Something that follows the API and acts on it.
+/// A component with a manager.
 struct Component {
     user: &'static str,
     program: &'static str,
@@ -70,7 +71,7 @@ struct Component {
 impl World {
     pub(crate) async fn begin(rng: &mut Rng, trace: bool) -> Self {
         let clock = RuntimeClock::starting_at(BEGINNING);
-        // Whoever has not heard anything for so long before its watch broke off must begin again.
+        // A watch that has been silent for longer before it broke off has to relist.
         let max_age = Duration::from_secs(1 + rng.below(MAX_HISTORY_S));
         let compaction = CompactionPolicy { max_age, ..CompactionPolicy::default() };
         let store = memory::open(memory::Options { clock: clock.clock(), compaction });
@@ -121,7 +122,7 @@ impl World {
         component.running = Some((stop, running));
     }
 
-    /// Stops and starts things and sets the clock, now and then, for ever.
+    /// Stops, disconnects and restarts components and sets the clock at random times, for ever.
     pub(crate) async fn disturb(&mut self) {
         loop {
             let peace = Duration::from_millis(self.rng.below(MAX_PEACE_S * 1000));
@@ -131,16 +132,16 @@ impl World {
                 0 => self.jump(),
                 1 => self.stop(which).await,
                 2 => self.cut_off(which).await,
-                // Killed: whatever it was at is never finished.
+                // Killed: its reconciles in progress are never completed.
                 _ => self.components[which].running = None,
             }
-            // At least a moment, so that what was killed is gone.
+            // At least a millisecond, so that the killed component is gone.
             tokio::time::sleep(Duration::from_millis(1 + self.rng.below(MAX_AWAY_MS))).await;
             self.start_missing();
         }
     }
 
-    /// Takes a node away and brings it back, now and then, for ever.
+    /// Deletes and recreates nodes at random times, for ever.
     pub(crate) fn trouble_nodes(&mut self) -> impl Future<Output = ()> + use<> {
         let (people, server, clock, mut rng) =
             (self.people.clone(), self.server.clone(), self.clock.clock(), self.rng.fork());
@@ -160,7 +161,7 @@ impl World {
         self.clock.jump(if self.rng.one_in(2) { millis } else { -millis });
     }
 
-    /// Leaves a component alone with what it knows for a while.
+    /// Disconnects a component for a while.
     async fn cut_off(&mut self, which: usize) {
         self.components[which].connection.cut();
         let longest = self.components[which].max_cut_off_ms;
@@ -183,7 +184,7 @@ impl World {
         }
     }
 
-    /// From now on nothing goes wrong.
+    /// Ends all faults and restores all components.
     pub(crate) async fn calm(&mut self) {
         self.faults.calm();
         self.components.iter().for_each(|component| component.connection.restore());
@@ -191,7 +192,7 @@ impl World {
         self.start_missing();
     }
 
-    /// Stops everything. All requests there were, in one number, and how many.
+    /// Stops all components. Returns the digest and the number of requests.
     pub(crate) async fn end(mut self) -> (u64, u64) {
         for which in 0..self.components.len() {
             self.stop(which).await;
@@ -200,7 +201,7 @@ impl World {
     }
 }
 
-/// Makes the nodes that are not there.
+/// Creates the nodes that do not exist.
 async fn create_nodes(server: &ApiServer, clock: &Clock) {
     let quiet = Faults::new(Rng::seeded(0), false);
     quiet.calm();

@@ -1,4 +1,5 @@
-//! No eviction leaves fewer healthy pods than a budget wants, unless there are fewer because people wanted so.
+//! No eviction leaves fewer healthy pods than a budget requires, unless the desired number of pods
+//! decreased.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +14,9 @@ use crate::state::{
 
 pub(super) struct Budget {
     losses: Losses,
-    /// By the namespace, which has one.
+    /// By the namespace, which has one budget.
     wanted: BTreeMap<String, Lately<u64>>,
-    /// How many pods its deployment was to have, by the namespace.
+    /// The desired number of pods of the deployment, by namespace.
     sizes: BTreeMap<String, Lately<u64>>,
 }
 
@@ -36,7 +37,7 @@ impl Rule for Budget {
             let known = known.entry(namespace(now).to_owned()).or_default();
             known.note(moment.at, number(now, field));
         }
-        // An eviction is no loss that others have caused.
+        // An eviction is not a loss by other causes.
         let evicted = was_evicted(moment);
         if evicted.is_none() {
             self.losses.see(moment);
@@ -55,7 +56,7 @@ impl Rule for Budget {
     }
 }
 
-/// How far the largest is from the smallest.
+/// The difference between the largest and the smallest.
 fn spread<'a>(sizes: impl Iterator<Item = &'a u64>) -> u64 {
     let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), &size| (least.min(size), most.max(size)));
     most.saturating_sub(least)

@@ -1,4 +1,4 @@
-//! A CronJob that forbids it never has two jobs that run at the same time.
+//! A CronJob with `concurrencyPolicy: Forbid` never has two running jobs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::state::{CRON_JOBS, JOBS, State, controller, has_condition, is_going, 
 
 #[derive(Default)]
 pub(super) struct Concurrency {
-    /// Whether it is forbidden, by the identity of the CronJob.
+    /// Whether concurrency is forbidden, by the UID of the CronJob.
     is_forbidden: BTreeMap<String, Lately<bool>>,
 }
 

@@ -1,4 +1,4 @@
-//! A DaemonSet has one pod on a node.
+//! A DaemonSet has one pod per node.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{Rule, active_of};
 use crate::history::Moment;
 use crate::state::{PODS, State, controller, namespace, shown, text};
 
-/// Where a pod of a DaemonSet says which node it is for.
+/// The node name in the affinity of a DaemonSet's pod.
 const TARGET: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
                       /nodeSelectorTerms/0/matchFields/0/values/0";
 

@@ -1,4 +1,4 @@
-//! No index of a job runs twice at the same time, none runs again that has succeeded, and what was counted stays.
+//! No index of a Job runs twice at the same time or again after success, and counters do not decrease.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const INDEX: &str = "/metadata/annotations/batch.kubernetes.io~1job-completion-i
 
 #[derive(Default)]
 pub(super) struct Indexes {
-    /// Of which job, by its identity, and which.
+    /// UID of the Job, and the index.
     succeeded: BTreeSet<(String, String)>,
 }
 
@@ -37,7 +37,7 @@ impl Rule for Indexes {
                 return Err(format!("{}/{} runs what has succeeded", namespace(pod), name(pod)));
             }
         }
-        // One that is going has failed already as its job counts.
+        // A terminating pod counts as failed for its Job already.
         if text(pod, "/status/phase") == "Succeeded" && !is_going(pod) {
             self.succeeded.insert(key);
         }

@@ -1,7 +1,7 @@
-//! What must hold at all times. Each rule sees every change, in order, with what is there after it.
+//! Invariants. Each rule sees every change, in order, with the state after it.
 //!
-//! Controllers act on what they knew a moment ago. So a rule about what people want is kept if it was for any of
-//! what they wanted within the last [`MEMORY`].
+//! Controllers act on caches that lag. So a rule about desired state is satisfied if it was for any desired
+//! state within the last [`MEMORY`].
 
 mod address;
 mod budget;
@@ -25,19 +25,19 @@ use crate::history::Moment;
 use crate::run::MAX_STORIES;
 use crate::state::{PODS, State, controller, has_condition, is_active, is_ready, uid};
 
-/// For how long something may be acted on that has changed: longer than anything is away, and than a watch that was
-/// cut needs to come back after several failures.
+/// How long a controller may act on outdated state: longer than any component is away, and than a watch
+/// that was cut needs to recover after several failures.
 const MEMORY: Duration = Duration::from_secs(60);
 
 pub(crate) trait Rule {
-    /// Looks at a change.
+    /// Checks a change.
     ///
     /// # Errors
-    /// What of the rule it has broken.
+    /// The violation of the rule.
     fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String>;
 }
 
-/// All rules, for a run in which people deleted these.
+/// All rules, for a run in which users deleted these objects.
 pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
     vec![
         Box::new(address::Addresses::new(MAX_STORIES)),
@@ -56,9 +56,9 @@ pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
     ]
 }
 
-/// What held lately.
+/// The values of a field within [`MEMORY`].
 struct Lately<T> {
-    /// Since when; each until the next.
+    /// With the time since when; each is valid until the next.
     known: VecDeque<(Duration, T)>,
 }
 
@@ -74,13 +74,13 @@ impl<T> Lately<T> {
         self.known.push_back((at, value));
     }
 
-    /// What held at any time within [`MEMORY`].
+    /// The values at any time within [`MEMORY`].
     fn values(&mut self, now: Duration) -> impl Iterator<Item = &T> {
         self.forget(now);
         self.known.iter().map(|(_, value)| value)
     }
 
-    /// Forgets what another has replaced before [`MEMORY`].
+    /// Drops values that were replaced before [`MEMORY`].
     fn forget(&mut self, now: Duration) {
         while self.known.get(1).is_some_and(|(since, _)| *since + MEMORY < now) {
             self.known.pop_front();
@@ -88,11 +88,11 @@ impl<T> Lately<T> {
     }
 }
 
-/// What was taken from a workload by others than its controller: by people, or by the node.
+/// Pods that were lost by other causes than their controller: users or nodes.
 #[derive(Default)]
 struct Losses {
     deleted: BTreeSet<String>,
-    /// By the controller of the pods, when.
+    /// Times of the losses, by the controller of the pods.
     lost: BTreeMap<String, Vec<Duration>>,
 }
 
@@ -101,7 +101,7 @@ impl Losses {
         Self { deleted, lost: BTreeMap::new() }
     }
 
-    /// Notes whether this is a loss. Whether it is.
+    /// Records the change if it is a loss. True if it is.
     fn see(&mut self, moment: &Moment) -> bool {
         let Some(old) = moment.old.as_deref().filter(|_| moment.resource == PODS) else { return false };
         let was_well = is_active(old) && is_ready(old);
@@ -116,14 +116,14 @@ impl Losses {
         is_loss
     }
 
-    /// How many pods of a controller were lost within [`MEMORY`].
+    /// The number of pods a controller lost within [`MEMORY`].
     fn of(&self, owner: &str, now: Duration) -> u64 {
         let lost = self.lost.get(owner).into_iter().flatten();
         lost.filter(|at| **at + MEMORY >= now).count() as u64
     }
 }
 
-/// The pods of a controller that run or will.
+/// The active pods of a controller.
 fn active_of<'a>(state: &'a State, namespace: &str, owner: &'a str) -> impl Iterator<Item = &'a Value> {
     let of_it = move |pod: &&Value| controller(pod).is_some_and(|(_, uid)| uid == owner);
     state.list(PODS, namespace).filter(of_it).filter(|pod| is_active(pod))

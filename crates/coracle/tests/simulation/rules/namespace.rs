@@ -5,14 +5,14 @@ use crate::history::Moment;
 use crate::state::{NAMESPACES, State, is_going, name, namespace};
 use crate::story::NAMESPACE_PREFIX;
 
-/// Nothing is created in a namespace that does not exist or is being deleted, and no namespace goes before its
-/// content.
+/// Nothing is created in a namespace that does not exist or is being deleted, and no namespace is deleted
+/// before its content.
 pub(super) struct Content;
 
 impl Rule for Content {
     fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
         if let Some(made) = moment.made()
-            // The namespaces that every cluster begins with are not part of the history.
+            // Namespaces that every cluster has from the start are not part of the history.
             && namespace(made).starts_with(NAMESPACE_PREFIX)
             && state.get(NAMESPACES, "", namespace(made)).is_none_or(is_going)
         {

@@ -1,4 +1,5 @@
-//! No node is given up whose kubelet is there: it is never away for as long as that takes, whatever the clock says.
+//! No node with a running kubelet is marked unreachable: its kubelet is never away for long enough,
+//! whatever the clock says.
 
 use super::Rule;
 use crate::history::Moment;

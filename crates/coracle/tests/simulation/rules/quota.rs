@@ -1,4 +1,4 @@
-//! No namespace ever has more pods than its quota allows, once its controller has looked at it.
+//! No namespace ever has more pods than its quota allows, once the quota controller has processed it.
 
 use super::Rule;
 use crate::history::Moment;

@@ -1,4 +1,4 @@
-//! A ReplicaSet never has more pods than it wants.
+//! A ReplicaSet never has more pods than desired.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::state::{PODS, REPLICA_SETS, State, controller, namespace, number, sho
 
 #[derive(Default)]
 pub(super) struct Replicas {
-    /// By the identity of the set.
+    /// By the UID of the set.
     wanted: BTreeMap<String, Lately<u64>>,
 }
 

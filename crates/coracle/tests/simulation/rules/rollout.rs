@@ -1,4 +1,4 @@
-//! A rollout never wants more pods than `maxSurge` allows, and takes none away that `maxUnavailable` keeps.
+//! A rollout never exceeds `maxSurge`, and never deletes ready pods below `maxUnavailable`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,16 +14,17 @@ use crate::state::{
 
 pub(super) struct Rollout {
     losses: Losses,
-    /// By the identity of the deployment.
+    /// By the UID of the deployment.
     bounds: BTreeMap<String, Lately<Bounds>>,
-    /// Since when pods are ready, by their identity.
+    /// Start of readiness, by the UID of the pod.
     ready_since: BTreeMap<String, Duration>,
 }
 
-/// Who has been ready for no longer may be taken for one that is not, and goes first then: news take their time.
+/// A pod that became ready less than 3 s ago may still look unready to the controller, whose watch lags,
+/// and is then deleted first.
 const NEWS: Duration = Duration::from_secs(3);
 
-/// How many pods there may be, and how many there must be.
+/// Upper and lower bound on the number of pods.
 struct Bounds {
     replicas: u64,
     most: u64,
@@ -58,7 +59,7 @@ impl Rule for Rollout {
 }
 
 impl Rollout {
-    /// ReplicaSets are counted by what they are told to have: those that are told to have fewer may be slow.
+    /// ReplicaSets are counted by their desired replicas, because their pods may take a while to terminate.
     fn check_surge(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
         let wanted = |set: &Value| number(set, "/spec/replicas");
         let before = moment.old.as_deref().map_or(0, wanted);
@@ -86,7 +87,7 @@ impl Rollout {
         let lost: u64 = sets.iter().map(|set| self.losses.of(uid(set), moment.at)).sum();
         let sizes: BTreeSet<_> = self.lately(deployment, moment).map(|bounds| bounds.replicas).collect();
         if sizes.len() > 1 {
-            // All ReplicaSets get smaller in proportion, whether their pods are ready or not.
+            // All ReplicaSets shrink in proportion, whether their pods are ready or not.
             return Ok(());
         }
         let least = self.lately(deployment, moment).map(|bounds| bounds.least).min();
@@ -103,8 +104,8 @@ impl Rollout {
         }
     }
 
-    /// Whether the change took away a pod that was known to be of use, and nobody but its controller can have
-    /// wanted that.
+    /// True if the change took away a pod that was known to be ready, and only its controller can have
+    /// caused that.
     fn takes_ready_pod(&self, moment: &Moment) -> bool {
         let was_well = moment.old.as_deref().is_some_and(|old| is_active(old) && is_ready(old));
         let is_known = self.ready_since.get(uid(&moment.object)).is_some_and(|at| *at + NEWS < moment.at);
@@ -132,7 +133,7 @@ fn place(deployment: &Value) -> String {
     format!("{}/{}", namespace(deployment), name(deployment))
 }
 
-/// The deployment of a ReplicaSet, and all it has.
+/// The deployment of a ReplicaSet, and all of its ReplicaSets.
 fn deployment_of<'a>(state: &'a State, set: &Value) -> Option<(&'a Value, Vec<&'a Value>)> {
     let (_, owner) = controller(set)?;
     let mut deployments = state.list(DEPLOYMENTS, namespace(set));

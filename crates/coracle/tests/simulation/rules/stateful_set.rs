@@ -1,5 +1,5 @@
-//! The pods of a StatefulSet come one after the other, each once those before it are ready, and go one at a time,
-//! the last first.
+//! The pods of a StatefulSet are created one after the other, each once those before it are ready, and
+//! deleted one at a time, the last first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use crate::state::{
 
 pub(super) struct Ordered {
     losses: Losses,
-    /// How many pods there are to be, by the identity of the set.
+    /// Desired number of pods, by the UID of the set.
     replicas: BTreeMap<String, Lately<u64>>,
-    /// The identities of sets without any order.
+    /// UIDs of sets with `podManagementPolicy: Parallel`.
     parallel: BTreeSet<String>,
 }
 
@@ -46,7 +46,7 @@ impl Rule for Ordered {
         let there = |number: u64| {
             pods.iter().find(|pod| ordinal(pod) == number).is_some_and(|pod| is_active(pod) && is_ready(pod))
         };
-        // A set that is gone has no order; what was asked for before may come after.
+        // A deleted set has no order; delayed requests for it may still arrive.
         let mut sets = state.list(STATEFUL_SETS, namespace(&moment.object));
         if !sets.any(|known| uid(known) == set && !is_going(known)) {
             return Ok(());
@@ -56,7 +56,7 @@ impl Rule for Ordered {
         }
         let begins_to_go = moment.now().is_some_and(is_going) && moment.old.as_deref().is_some_and(is_active);
         let replicas = self.replicas.entry(set.to_owned()).or_default().values(moment.at).min().copied();
-        // Who is not wanted any more waits for those after it only.
+        // A pod beyond the desired number waits only for those after it.
         let is_wanted = replicas.is_some_and(|replicas| this < replicas);
         let waits_for = |other: u64| other > this || (is_wanted && other < this);
         let others_going = pods.iter().any(|pod| is_going(pod) && waits_for(ordinal(pod)));

@@ -1,4 +1,4 @@
-//! A claim that has a volume keeps it, and no volume has two claims.
+//! A bound claim keeps its volume, and no volume has two claims.
 
 use super::Rule;
 use crate::history::Moment;

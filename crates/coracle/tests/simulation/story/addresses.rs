@@ -1,4 +1,4 @@
-//! Services with addresses that people choose. They are deleted, and created again with the same address.
+//! Services with fixed addresses. They are deleted, and created again with the same address.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use super::{NAMESPACE_PREFIX, Plot, Stage};
 use crate::state::{IP_ADDRESSES, SERVICES, State, name, text};
 
-/// How many services a story has.
+/// The number of services of a story.
 const COUNT: usize = 2;
 
-/// How often one of them changes in one change of mind.
+/// The number of changes to services in one change of the story.
 const ROUNDS: u64 = 8;
 
-/// The longest time between the deletion of a service and its return: longer than a watch that lags.
+/// The longest time between the deletion of a service and its recreation: longer than a watch lags.
 const MAX_GONE_MS: u64 = 3_000;
 
 #[derive(Default)]
 pub(super) struct Addresses {
-    /// Which of the services people want.
+    /// Whether each of the services is wanted.
     wanted: [bool; COUNT],
 }
 
@@ -26,7 +26,7 @@ fn service_name(index: usize) -> String {
     format!("fixed-{index}")
 }
 
-/// The address of a service. No two stories have the same.
+/// The address of a service, different in each story.
 fn address(namespace: &str, index: usize) -> String {
     let number = namespace.trim_start_matches(NAMESPACE_PREFIX);
     format!("10.96.{number}.{}", 100 + index)
@@ -36,7 +36,7 @@ impl Addresses {
     async fn create(&mut self, stage: &Stage, index: usize) {
         let spec = json!({"clusterIP": address(&stage.namespace, index), "ports": [{"port": 80}]});
         let service = json!({"metadata": {"name": service_name(index)}, "spec": spec});
-        // An address that is still taken is refused with a code that no story expects.
+        // An address that is still allocated is rejected with a code that no story expects.
         let created = stage.people.create(&stage.path("v1", SERVICES), &service).await;
         assert!(!created.is_null(), "the server refuses {service}");
         self.wanted[index] = true;
@@ -76,7 +76,7 @@ impl Plot for Addresses {
     }
 }
 
-/// How the addresses that are noted as given out differ from those that the services of a namespace have.
+/// The difference between the IPAddress objects and the addresses of the services in a namespace.
 pub(super) fn wrong_addresses(namespace: &str, state: &State) -> Vec<String> {
     let held = |service: &Value| match text(service, "/spec/clusterIP") {
         "" | "None" => None,

@@ -8,7 +8,7 @@ use crate::state::{CRON_JOBS, JOBS, State, has_condition, name};
 
 const NAME: &str = "tick";
 
-/// How many jobs stay that have ended well, unless people say otherwise; none fails.
+/// The default history limit of successful jobs; none fails.
 const KEPT: usize = 3;
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Plot for Cron {
             1 if self.is_there => self.suspend(stage, !self.is_suspended).await,
             _ => self.write(stage).await,
         }
-        // Long enough for some of them to become due.
+        // Long enough for some jobs to become due.
         tokio::time::sleep(std::time::Duration::from_secs(stage.rng.below(90))).await;
     }
 

@@ -1,4 +1,4 @@
-//! A DaemonSet on the nodes that people choose.
+//! A DaemonSet with a node selector.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ impl Plot for Daemons {
     }
 }
 
-/// One more node is chosen, or one fewer.
+/// Adds or removes the label of a node.
 async fn choose_a_node(stage: &mut Stage) {
     let node = format!("fake-{}", stage.rng.below(u64::from(world::NODES)));
     let is_chosen = stage.history.look(|state| chosen(&stage.namespace, state).contains(node.as_str()));
@@ -73,7 +73,7 @@ async fn choose_a_node(stage: &mut Stage) {
     stage.people.patch(&format!("/api/v1/nodes/{node}"), &patch).await;
 }
 
-/// The nodes with the label that people choose them by. A node that comes back does not have it.
+/// The nodes with the label. A recreated node does not have it.
 fn chosen<'a>(namespace: &str, state: &'a State) -> BTreeSet<&'a str> {
     let is_chosen = |node: &&Value| node["metadata"]["labels"][namespace] == "yes";
     state.list(NODES, "").filter(is_chosen).map(name).collect()

@@ -1,4 +1,4 @@
-//! A deployment whose pods may be evicted only as far as a budget allows, and people who evict them.
+//! A deployment with a PodDisruptionBudget, and users who evict its pods.
 
 use http::Method;
 use serde_json::json;
@@ -39,7 +39,7 @@ impl Evictions {
         write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
     }
 
-    /// Tries to evict all pods, as whoever drains nodes does.
+    /// Tries to evict all pods, like `kubectl drain`.
     async fn evict(&self, stage: &mut Stage) {
         let names: Vec<String> = stage
             .history

@@ -1,4 +1,4 @@
-//! A namespace that is deleted with all that is in it, and made anew.
+//! A namespace that is deleted with its content, and created again.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::state::{DEPLOYMENTS, NAMESPACES, State, name};
 
 const NAME: &str = "short-lived";
 
-/// How long people wait before they try again what cannot be done yet.
+/// The retry interval of operations that are not possible yet.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The longest time between the creation of objects and the deletion of their namespace where both are meant to meet:
-/// as long as the namespace controller takes for an empty namespace, and some more.
+/// The longest time between the creation of objects and the deletion of their namespace where both are
+/// meant to race: as long as the namespace controller takes for an empty namespace, and some more.
 const MAX_BRIEF_MS: u64 = 12;
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Going {
 impl Plot for Going {
     async fn change(&mut self, stage: &mut Stage) {
         if self.is_going {
-            // A name is free again once nothing is left.
+            // A name is free again once the namespace is gone.
             while stage.create_namespace().await.is_null() {
                 tokio::time::sleep(PAUSE).await;
             }

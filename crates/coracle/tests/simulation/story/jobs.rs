@@ -1,4 +1,4 @@
-//! Jobs of all sorts: some by index, some that fail, some suspended at first, some deleted.
+//! Jobs of all sorts: indexed, failing, initially suspended, deleted.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::workload::{self, image_of};
 use super::{Plot, Stage};
 use crate::state::{JOBS, PODS, State, app, has_condition, name, number, shown};
 
-/// So often a job may fail that is to succeed after all.
+/// The backoff limit of jobs that are to succeed in the end.
 const FORGIVING: u64 = 1000;
 
 #[derive(Default)]
@@ -21,11 +21,11 @@ struct Job {
     is_suspended: bool,
 }
 
-/// What is to become of a job.
+/// The desired end of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Complete,
-    /// All its pods fail, after so many.
+    /// All of its pods fail, up to the backoff limit.
     Failed,
     Deleted,
 }
@@ -39,7 +39,7 @@ impl Jobs {
             end,
             is_suspended: stage.rng.one_in(4),
         };
-        // What fails and is started again by its node succeeds the second time.
+        // A container that is restarted by its node succeeds the second time.
         let (restart, code, limit) = match (end, stage.rng.below(3)) {
             (End::Failed, _) => ("Never", "1", stage.rng.below(3)),
             (_, 0) => ("OnFailure", "1,0", FORGIVING),
@@ -64,7 +64,7 @@ impl Jobs {
         self.wanted.push(job);
     }
 
-    /// Lets a job begin that was to wait, or lets one wait.
+    /// Resumes a suspended job.
     async fn resume(&mut self, stage: &mut Stage) {
         let Some(job) = self.wanted.iter_mut().find(|job| job.is_suspended) else { return };
         job.is_suspended = false;

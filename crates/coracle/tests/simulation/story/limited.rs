@@ -10,7 +10,7 @@ const NAME: &str = "greedy";
 
 #[derive(Default)]
 pub(super) struct Limited {
-    /// How many pods there may be; it only ever grows.
+    /// The limit of pods; it only grows.
     hard: u64,
     wanted: Wanted,
 }
@@ -23,7 +23,7 @@ impl Limited {
     }
 
     async fn deploy(&mut self, stage: &mut Stage) {
-        // A quota that nobody has looked at yet limits nothing, and takes away nothing later.
+        // A quota that the controller has not processed yet limits nothing, and removes nothing later.
         let is_known = |state: &State| {
             let quota = state.get(RESOURCE_QUOTAS, &stage.namespace, NAME);
             quota.is_some_and(|quota| !text(quota, "/status/hard/pods").is_empty())

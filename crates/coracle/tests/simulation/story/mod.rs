@@ -1,4 +1,4 @@
-//! What happens in one namespace: people want things, and change their minds.
+//! A story: users create objects in one namespace and change them.
 
 mod addresses;
 mod cron;
@@ -26,17 +26,18 @@ use crate::people::People;
 use crate::state::{State, controller, is_going, name, uid};
 use crate::world::World;
 
-/// Changes of mind in one story, at least and at most.
+/// Minimum and maximum number of changes in one story.
 const CHANGES: (u64, u64) = (2, 3);
 
-/// The longest time between two of them, mostly and now and then: long enough for what was wanted to come true.
+/// The longest pauses between two changes, usually and sometimes: the latter is long enough to reach the
+/// desired state.
 const SHORT_PAUSE_MS: u64 = 5_000;
 const LONG_PAUSE_MS: u64 = 60_000;
 
 /// The prefix of the namespaces of all stories.
 pub(crate) const NAMESPACE_PREFIX: &str = "story-";
 
-/// A namespace, and those who want something in it.
+/// A namespace with its users.
 pub(crate) struct Stage {
     pub(crate) namespace: String,
     pub(crate) people: People,
@@ -44,19 +45,19 @@ pub(crate) struct Stage {
     pub(crate) rng: Rng,
 }
 
-/// What a story is about. What people want last is remembered.
+/// The subject of a story. It keeps the desired state.
 trait Plot {
-    /// People change their minds.
+    /// Changes the desired state.
     async fn change(&mut self, stage: &mut Stage);
 
-    /// People leave, and want nothing any more that would never come to rest.
+    /// Ends activities that would never come to rest.
     async fn finish(&mut self, _stage: &mut Stage) {}
 
-    /// What is not as it is wanted.
+    /// Differences between the desired and the actual state.
     fn wrong(&self, namespace: &str, state: &State) -> Vec<String>;
 }
 
-/// Any plot, whichever it is.
+/// Object-safe variant of [`Plot`].
 trait AnyPlot {
     fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()>;
     fn finish<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()>;
@@ -101,7 +102,7 @@ impl Story {
         Self { stage: Stage { namespace: format!("{NAMESPACE_PREFIX}{number}"), people, history, rng }, plot }
     }
 
-    /// Lets it happen.
+    /// Runs the story.
     pub(crate) async fn tell(mut self) -> Self {
         let Self { stage, plot } = &mut self;
         stage.create_namespace().await;
@@ -114,7 +115,7 @@ impl Story {
         self
     }
 
-    /// What is not as it is wanted.
+    /// Differences between the desired and the actual state.
     pub(crate) fn wrong(&self, state: &State) -> Vec<String> {
         let namespace = &self.stage.namespace;
         let mut wrong = self.plot.wrong(namespace, state);
@@ -124,7 +125,7 @@ impl Story {
     }
 }
 
-/// Whatever is still there without the one it belonged to, or is still going.
+/// Objects whose controller is gone, or that are still terminating.
 fn orphans(namespace: &str, state: &State) -> Vec<String> {
     let all = state.within(namespace);
     let is_there = |owner: &str| all.iter().any(|(_, object)| uid(object) == owner);
@@ -139,7 +140,7 @@ impl Stage {
         self.people.create("/api/v1/namespaces", &namespace).await
     }
 
-    /// Where the objects of a resource are.
+    /// The path of a resource in the namespace.
     fn path(&self, version: &str, plural: &str) -> String {
         let base = if version.contains('/') { "apis" } else { "api" };
         format!("/{base}/{version}/namespaces/{}/{plural}", self.namespace)
@@ -153,7 +154,7 @@ impl Stage {
         all[usize::try_from(self.rng.below(all.len() as u64)).unwrap()]
     }
 
-    /// Deletes one of the pods, whosever it is.
+    /// Deletes any of the pods.
     async fn delete_a_pod(&mut self) {
         let pods = self.history.look(|state| {
             let pods = state.list(crate::state::PODS, &self.namespace);

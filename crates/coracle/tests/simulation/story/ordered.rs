@@ -1,4 +1,4 @@
-//! A StatefulSet: scaled, updated, deleted and made anew.
+//! A StatefulSet: scaled, updated, deleted and recreated.
 
 use serde_json::json;
 

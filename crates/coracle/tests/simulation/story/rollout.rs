@@ -1,4 +1,4 @@
-//! A deployment behind a service: rolled out, scaled, deleted, left to others and made anew.
+//! A deployment behind a service: rolled out, scaled, deleted, orphaned and recreated.
 
 use serde_json::json;
 
@@ -27,7 +27,7 @@ impl Rollout {
         write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
     }
 
-    /// Returns when the deployment has taken what another left: only then it goes with it.
+    /// Waits until the deployment has adopted orphaned ReplicaSets: only then they are deleted with it.
     async fn await_adoption(stage: &Stage) {
         let place = format!("{}/{NAME}", stage.path("apps/v1", DEPLOYMENTS));
         while number(&stage.people.get(&place).await, "/status/observedGeneration") == 0 {
@@ -50,7 +50,7 @@ impl Plot for Rollout {
                 self.wanted = None;
             }
             (Some(_), 1) => {
-                // Its ReplicaSets stay, and the next deployment takes them.
+                // Its ReplicaSets stay, and the next deployment adopts them.
                 let orphan = json!({"propagationPolicy": "Orphan"});
                 stage.people.delete(&format!("{path}/{NAME}"), &orphan).await;
                 self.deploy(stage).await;

@@ -1,4 +1,4 @@
-//! A deployment that is scaled to what it has to do, which changes.
+//! A deployment that is scaled by its load, which changes.
 
 use serde_json::json;
 
@@ -9,28 +9,28 @@ use crate::state::{DEPLOYMENTS, State, number};
 
 const NAME: &str = "busy";
 
-/// How many pods there are at least and at most.
+/// Minimum and maximum number of pods.
 const LIMITS: (u64, u64) = (1, 6);
 
-/// What a pod asks for, and what it is to use of that, both in thousandths of a processor.
+/// The CPU request of a pod in thousandths of a CPU, and the target utilization in percent.
 const REQUEST: u64 = 100;
 const TARGET: u64 = 50;
 
-/// How far usage may be off before anything is done, in thousandths: the autoscaler's default.
+/// The tolerance of the utilization, in thousandths: the autoscaler's default.
 const TOLERANCE: u64 = 100;
 
 #[derive(Default)]
 pub(super) struct Scaled {
     is_there: bool,
-    /// What all pods have to do together.
+    /// The total load of all pods.
     load: u64,
 }
 
 impl Scaled {
     async fn scale_automatically(&self, stage: &Stage) {
         let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": TARGET}});
-        // A pod counts only when it has been measured for a while, though it takes its share at once; whoever
-        // scaled down at once would do so then, and up again.
+        // A new pod counts only after it has been measured for a while, though it takes its share of the
+        // load at once. Without stabilization the autoscaler would scale down in between, and up again.
         let soon = json!({"stabilizationWindowSeconds": 60});
         let scaler = json!({"metadata": {"name": NAME}, "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME},
@@ -42,7 +42,7 @@ impl Scaled {
         write(stage, &stage.path("autoscaling/v2", "horizontalpodautoscalers"), &scaler).await;
     }
 
-    /// Whether the autoscaler leaves so many pods alone.
+    /// True if the autoscaler keeps this number of pods.
     fn is_enough(&self, replicas: u64) -> bool {
         let fits = self.load.div_ceil(TARGET * REQUEST / 100).clamp(LIMITS.0, LIMITS.1);
         let thousandths = self.load * 1000 / (replicas.max(1) * TARGET * REQUEST / 100);

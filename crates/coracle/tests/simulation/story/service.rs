@@ -1,4 +1,4 @@
-//! A service, and whether its endpoints are the pods that are ready.
+//! A service, and a check of its endpoints.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(super) async fn create(stage: &Stage, name: &str) {
     stage.people.create(&stage.path("v1", "services"), &service).await;
 }
 
-/// How the slices of a service differ from the pods that are ready.
+/// The difference between the endpoints of a service and its ready pods.
 pub(super) fn wrong(namespace: &str, state: &State, name: &str) -> Option<String> {
     let ready = |pod: &&Value| app(pod) == name && is_active(pod) && is_ready(pod);
     let pods: BTreeSet<_> =

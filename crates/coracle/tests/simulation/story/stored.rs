@@ -1,4 +1,4 @@
-//! A StatefulSet whose pods keep something: each has a claim, and the claim a volume on some node.
+//! A StatefulSet with volume claims.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ impl Plot for Stored {
             _ => {
                 let least = u64::from(self.wanted.is_none());
                 let wanted = Wanted { replicas: stage.between((least, 3)), version: 1 };
-                // What is not wanted any more takes its claims with it.
+                // Claims are deleted with the set and with its superfluous pods.
                 let policy = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
                 let request = json!({"requests": {"storage": "1Gi"}});
                 let claim = json!({"metadata": {"name": "data"},
@@ -65,8 +65,8 @@ impl Plot for Stored {
         let is_there = |ordinal: u64| {
             claims.iter().any(|claim| name(claim) == format!("data-{NAME}-{ordinal}") && is_bound(&claim))
         };
-        // A claim goes with a pod that is not wanted any more; if others took the pod before its set has told the
-        // claim so, the claim stays. Upstream's does, too.
+        // A claim is deleted with a superfluous pod; if the pod was deleted otherwise before its set
+        // updated the claim's owner, the claim stays, as in Kubernetes.
         let may_stay = self.wanted.is_some();
         let kept = claims.len() as u64 == wanted.replicas || may_stay;
         if !(0..wanted.replicas).all(is_there)

@@ -1,4 +1,4 @@
-//! Workloads with pods of a version, as several stories have them.
+//! Workloads with versioned pods, shared by several stories.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::Stage;
 use crate::state::{PODS, State, app, image, is_going, is_ready, name, number, shown};
 
-/// How long people wait before they try again what cannot be done yet.
+/// The retry interval of operations that are not possible yet.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many pods are wanted, and of which version.
+/// The desired number and version of pods.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted {
     pub(super) replicas: u64,
@@ -22,7 +22,7 @@ pub(super) fn image_of(version: u64) -> String {
     format!("registry.example/app:{version}")
 }
 
-/// A template of pods that take their time.
+/// A template of pods with random delays.
 pub(super) fn template(stage: &mut Stage, app: &str, version: u64) -> Value {
     let annotations = json!({
         "fake.coracle.dev/ready-after": stage.one_of(&["0s", "0s", "1s", "4s"]),
@@ -34,7 +34,7 @@ pub(super) fn template(stage: &mut Stage, app: &str, version: u64) -> Value {
     })
 }
 
-/// Makes a workload, or changes the one that is there. One that is still being deleted is waited for.
+/// Creates or patches a workload. Waits for one that is still being deleted.
 pub(super) async fn write(stage: &Stage, path: &str, object: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
     let place = format!("{path}/{name}");
@@ -54,13 +54,13 @@ pub(super) async fn write(stage: &Stage, path: &str, object: &Value) {
     }
 }
 
-/// Deletes a workload and what belongs to it, in one of the ways there are.
+/// Deletes a workload with its dependents, in the background or foreground.
 pub(super) async fn delete(stage: &mut Stage, path: &str) {
     let policy = stage.one_of(&["Background", "Foreground"]);
     stage.people.delete(path, &json!({"propagationPolicy": policy})).await;
 }
 
-/// What is wrong with the pods of an app.
+/// The difference between the desired and the actual pods of an app.
 pub(super) fn wrong_pods(
     namespace: &str,
     state: &State,
@@ -74,7 +74,7 @@ pub(super) fn wrong_pods(
         .then(|| format!("{app_name} wants {replicas} of version {version}, and has {}", shown(pods)))
 }
 
-/// What is wrong with what a deployment says of itself.
+/// The difference between the expected and the actual status of a deployment.
 pub(super) fn wrong_status(deployment: &Value, Wanted { replicas, .. }: Wanted) -> Option<String> {
     let is_observed =
         number(deployment, "/status/observedGeneration") == number(deployment, "/metadata/generation");
