@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_read() {
+    fn known_commands_are_parsed() {
         for (words, known) in [
             (&["sleep", "300"][..], Some((Some(300_000), 0))),
             (&["/bin/sleep", "1.5m"], Some((Some(90_000), 0))),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_have_to_be_run_is_not_known() {
+    fn other_commands_are_not_parsed() {
         for words in [
             &[][..],
             &["nginx"],

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_images_are_written_as_a_kubelet_does() {
+    fn durations_and_image_ids_have_the_format_of_the_kubelet() {
         let shown = |seconds| go_duration(Duration::from_secs(seconds));
         assert_eq!((shown(80), shown(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
         let begins = |image: &str| image_id(image).split("@sha256:").next().map(str::to_owned);

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_are_read() {
+    fn delays_are_parsed() {
         assert_eq!(delay("never"), Some(Delay::Never));
         assert_eq!(delay("2s").and_then(Delay::duration), Some(Duration::from_secs(2)));
         for wrong in ["", "5", "-1s", "Never"] {

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_nobody_elses() {
+    fn pod_addresses_are_unique_within_a_cluster() {
         let hosted = Hosted::default();
         let key = |name: &str| ObjectKey::namespaced(ClusterId::default(), "n", name);
         let taken = Ipv4Addr::new(10, 128, 0, 2);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_addresses_by_number_or_name() {
+    fn node_address_follows_from_number_or_name() {
         assert_eq!(node_address("fake-0").to_string(), "10.192.0.1");
         assert_eq!(node_address("fake-4999").to_string(), "10.192.19.136");
         let named = node_address("worker");

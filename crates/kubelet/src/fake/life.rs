@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_pod_runs_at_once_and_nothing_more_happens() {
+    fn pod_without_rules_runs_at_once_and_stays_running() {
         let life = life(&json!({}), &json!({}), None, 10_000);
         assert_eq!((life.phase, life.next), (Phase::Running, None));
         assert!(life.containers[0].ready);
     }
 
     #[test]
-    fn init_containers_go_one_after_the_other() {
+    fn init_containers_run_one_after_the_other() {
         let init = json!([{"name": "a"}, {"name": "s", "restartPolicy": "Always"}, {"name": "b"}]);
         let (rules, spec) =
             (json!({"init-after": "1s", "start-after": "1s"}), json!({"initContainers": init}));
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_init_container_ends_a_pod_that_is_not_restarted() {
+    fn failed_init_container_fails_a_pod_that_is_not_restarted() {
         let (rules, init) = (json!({"init-exit-code": "1"}), json!([{"name": "a"}]));
         let never = life(&rules, &json!({"initContainers": init, "restartPolicy": "Never"}), None, 10_000);
         assert_eq!((never.phase, &*states(&never)), (Phase::Failed, &["failed", "waiting"][..]));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_finishes_with_all_its_containers_and_its_sidecars_with_it() {
+    fn pod_completes_with_its_containers_and_stops_its_sidecars() {
         let spec = json!({
             "restartPolicy": "Never",
             "initContainers": [{"name": "s", "restartPolicy": "Always"}],
@@ -341,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_stays_running() {
+    fn pod_in_a_crash_loop_stays_running() {
         let looping = life(&json!({"finish-after": "0", "exit-code": "1"}), &json!({}), None, 10_002);
         assert_eq!((looping.phase, looping.next), (Phase::Running, Some(at(20_001))));
         assert_eq!((looping.containers[0].restarts, looping.containers[0].ready), (2, false));
     }
 
     #[test]
-    fn pods_end_by_rule_and_by_deadline() {
+    fn pod_ends_by_rule_or_by_deadline() {
         let evicted = json!({"phase-after": "Failed=5s", "phase-reason": "Evicted"});
         assert_eq!(life(&evicted, &json!({}), None, 14_999).next, Some(at(15_000)));
         let evicted = life(&evicted, &json!({}), None, 60_000);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_pod_ends_when_its_rules_say_and_at_its_grace_at_the_latest() {
+    fn deleted_pod_ends_by_rule_and_within_its_grace_period() {
         // Deleted at 20 s with a grace of 30 s.
         let deletion = Some(("1970-01-01T00:00:50Z", 30));
         let check = |rules: Value, now, gone, next: Option<u64>| {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_may_vanish() {
+    fn pod_with_the_vanish_rule_is_gone_after_its_time() {
         let rules = json!({"vanish-after": "1m"});
         assert_eq!(life(&rules, &json!({}), None, 20_000).next, Some(at(70_000)));
         assert!(life(&rules, &json!({}), None, 70_000).is_gone);

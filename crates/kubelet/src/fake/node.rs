@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_whole_from_the_beginning() {
+    fn created_node_has_a_complete_status() {
         let nodes: FakeNodes = "9,cpu=4,zones=2,taint=a:NoSchedule".parse().unwrap();
         let body = body(&nodes, 3, at(5));
         assert_eq!(body["metadata"]["labels"]["topology.kubernetes.io/zone"], "zone-1");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_somebody_else_gets_what_it_lacks() {
+    fn annotated_node_gets_its_missing_status() {
         let bare = node(&json!({"fake.coracle.dev/node": "true"}), &json!({}));
         let patch = patch(&bare, at(5)).unwrap();
         assert_eq!(patch["status"]["capacity"]["pods"], "110");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_say_what_is_wrong() {
+    fn rules_set_the_conditions_of_a_node() {
         let status = body(&FakeNodes::new(1), 0, at(5))["status"].take();
         let rules = json!({"fake.coracle.dev/ready": "false", "fake.coracle.dev/pressure": "DiskPressure"});
         let patch = patch(&node(&rules, &status), at(7)).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_take_turns() {
+    fn lease_renewals_are_spread_over_the_interval() {
         let next = next_renewal("fake-7", at(1_000_003));
         assert_eq!(next.as_millis() % 1000, 0);
         assert!(next > at(1_000_003) && next <= at(1_000_013));

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_read_and_written() {
+    fn settings_are_parsed_and_formatted() {
         let nodes: FakeNodes =
             "7,pods=20,taint=a:NoExecute,taint=b=c:NoSchedule,missing-image=a/b:1".parse().unwrap();
         assert_eq!((nodes.count, nodes.pods, nodes.zones, nodes.taints.len()), (7, 20, 3, 2));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_setting_is_named() {
         for wrong in ["", "x", "-1", "5,cpu", "5,cpu=fast", "5,gpu=1", "5,taint=a", "5,taint=a:Now", "50001"]
             .into_iter()
             .chain(["5,cpu=0", "5,memory=0Gi", "5,zones=0", "5,pods=0"])

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_once() {
+    fn reported_status_is_not_written_again() {
         let first = planned(&pod(json!({}), json!({})), 10);
         let status = first.status.unwrap()["status"].take();
         assert!(!first.delete);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_pod_is_told_to_have_ended_and_then_forgotten() {
+    fn deleted_pod_is_reported_as_ended_and_then_deleted() {
         let going = json!({"deletionTimestamp": "1970-01-01T00:00:50Z", "deletionGracePeriodSeconds": 30});
         let first = planned(&pod(going.clone(), json!({})), 20);
         assert!(first.delete);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_others_ended_stays_ended() {
+    fn pod_ended_by_another_client_stays_ended() {
         let running = planned(&pod(json!({}), json!({})), 10).status.unwrap()["status"].take();
         let mut evicted = running;
         evicted["phase"] = "Failed".into();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_nobody_understands_are_said() {
+    fn invalid_rule_is_reported_in_the_pod_status() {
         let wrong = json!({"annotations": {"fake.coracle.dev/start-after": "soon"}});
         let status = planned(&pod(wrong, json!({})), 10).status.unwrap()["status"].take();
         let waiting = &status["containerStatuses"][0]["state"]["waiting"];

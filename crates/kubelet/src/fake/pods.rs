@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_met_a_conflict_is_told_again() {
+    async fn conflicting_write_is_retried() {
         let again = Action::RequeueAfter(AFTER_CONFLICT);
         let metadata = json!({"namespace": "n", "name": "p", "uid": "u", "resourceVersion": "1"});
         assert_eq!(look(metadata.clone()).await, again);

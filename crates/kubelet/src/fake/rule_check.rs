@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_the_guide_are_known() {
+    fn rules_in_the_guide_are_supported() {
         let guide = include_str!("../../../../docs/fake-nodes.md");
         let cells = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
         let names = cells
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_rule_is_warned_of_with_the_closest_one() {
+    fn unknown_rule_causes_a_warning_with_the_closest_one() {
         for (rule, expected) in [
             ("finish-aftr", " (did you mean fake.coracle.dev/finish-after?)"),
             ("finsih-after", " (did you mean fake.coracle.dev/finish-after?)"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_value_is_warned_of() {
+    fn invalid_value_causes_a_warning() {
         for (rule, value) in [
             ("finish-after", "soon"),
             ("exit-code.container-a", "x"),

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_without_rules_runs_on_only_if_it_is_always_restarted() {
+    fn pod_without_rules_keeps_running_only_with_restart_policy_always() {
         let plain = rules(json!({}), json!({})).unwrap();
         assert_eq!(plain.containers[0].finish_after, Delay::Never);
         assert_eq!((plain.start_after, plain.containers[0].ready_after), (Delay::AT_ONCE, Delay::AT_ONCE));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_rule_holds() {
+    fn most_specific_rule_applies() {
         let annotations = json!({
             "batch.kubernetes.io/job-completion-index": "3",
             "fake.coracle.dev/exit-code": "1,0",
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_and_an_image_decide_where_no_rule_does() {
+    fn command_and_image_apply_without_a_rule() {
         let container = json!({"name": "a", "image": "shop:404", "command": ["sh", "-c", "sleep 3; exit 2"]});
         let with = |annotations: Value| {
             let metadata = json!({"annotations": annotations});
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_said() {
+    fn invalid_rule_is_named_in_the_error() {
         let wrong = |key: &str, value: &str| {
             let key = format!("fake.coracle.dev/{key}");
             rules(json!({"annotations": {key: value}}), json!({})).unwrap_err().to_string()

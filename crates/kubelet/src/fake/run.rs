@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_runs_and_ends() {
+    fn container_waits_runs_and_terminates() {
         let rules = rules(after(100), &[3]);
         let run = |now| Run::at(&rules, RestartPolicy::Never, at(1000), at(now));
         assert_eq!(run(999).next, Some(at(1000)));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_container_is_tried_until_it_succeeds() {
+    fn failing_container_is_restarted_until_it_succeeds() {
         let rules = rules(after(0), &[1, 1, 0]);
         let run = |now| Run::at(&rules, RestartPolicy::OnFailure, at(0), at(now));
         assert_eq!((run(0).restarts, run(0).next), (1, Some(at(1))), "at once, but after a moment");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_grows_up_to_its_limit() {
+    fn restart_backoff_doubles_up_to_its_limit() {
         let rules = rules(after(0), &[1]);
         let waits: Vec<_> = [2, 10_001, 30_001, 70_001, 150_001, 310_001, 610_001]
             .map(|now| match Run::at(&rules, RestartPolicy::Always, at(0), at(now)).state {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_comes_and_goes() {
+    fn readiness_changes_by_rule() {
         let rules = ContainerRules {
             ready_after: after(10),
             unready_after: after(20),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stopped_tells_what_it_was() {
+    fn stopped_container_keeps_its_start_time() {
         let run = Run::at(&rules(Delay::Never, &[0]), RestartPolicy::Always, at(5), at(9));
         assert_eq!(
             run.stopped(143, at(9)).state,

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_pod_is_told_as_a_kubelet_does() {
+    fn running_pod_is_reported_as_by_a_kubelet() {
         let status = said(&pod(&json!({}), &one_container(), &json!({})), 12).unwrap();
         assert_eq!(status["phase"], "Running");
         assert_eq!(status["startTime"], "1970-01-01T00:00:10Z");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_told_again() {
+    fn unchanged_status_is_not_written_again() {
         let first = pod(&json!({}), &one_container(), &json!({}));
         let status = said(&first, 12).unwrap();
         assert_eq!(said(&pod(&json!({}), &one_container(), &status), 500), None);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ready_is_named_and_keeps_its_time() {
+    fn unready_container_is_named_and_conditions_keep_their_time() {
         let unready = json!({"fake.coracle.dev/ready": "false"});
         let status = said(&pod(&unready, &one_container(), &json!({})), 12).unwrap();
         let ready = &status["conditions"][2];
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_hold_readiness_back() {
+    fn readiness_gate_prevents_readiness() {
         let mut spec = one_container();
         spec["readinessGates"] = json!([{"conditionType": "example.org/gate"}]);
         let status = said(&pod(&json!({}), &spec, &json!({})), 12).unwrap();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_ended_says_how() {
+    fn ended_pod_reports_exit_code_and_reason() {
         let mut spec = one_container();
         spec["restartPolicy"] = "Never".into();
         let rules = json!({"fake.coracle.dev/finish-after": "1s", "fake.coracle.dev/exit-code": "3"});
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_says_how_long_it_waits() {
+    fn crash_loop_reports_its_backoff() {
         let rules = json!({"fake.coracle.dev/finish-after": "0", "fake.coracle.dev/exit-code": "1"});
         let status = said(&pod(&rules, &one_container(), &json!({})), 11).unwrap();
         let container = &status["containerStatuses"][0];

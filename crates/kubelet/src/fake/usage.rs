@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn containers_use_a_share_of_what_they_ask_for() {
+    fn container_uses_a_share_of_its_requests() {
         let used = used(json!({}), json!({"cpu": "200m", "memory": "1Gi"}));
         let idle = amounts(1_000_000, 16 << 20);
         assert_eq!(used, [("a".into(), amounts(100_000_000, 1 << 29)), ("b".into(), idle)]);
     }
 
     #[test]
-    fn rules_say_what_they_use() {
+    fn usage_rules_override_the_default() {
         let rules = json!({
             "fake.coracle.dev/usage-cpu": "90%",
             "fake.coracle.dev/usage-memory": "100Mi",

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_need_upstreams_permissions() {
+    fn paths_require_the_permissions_of_the_kubelet() {
         for (path, parts) in [
             ("/", &["proxy"][..]),
             ("/exec/n/p/c", &["proxy"]),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_verbs() {
+    fn methods_map_to_verbs() {
         for (method, verb) in [
             (Method::POST, "create"),
             (Method::PUT, "update"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_may_mean_another_is_none() {
+    fn ambiguous_path_is_not_plain() {
         for path in ["/", "/pods", "/pods/", "/logs/a.log", "/exec/n/p/c", "/logs/a%20b"] {
             assert!(is_plain(path), "{path}");
         }

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_grow_old() {
+    fn cached_value_expires() {
         let time = ManualClock::starting_at(Timestamp::from_millis(0));
         let cache = Cache::new(8, time.clock());
         cache.put(digest(1), true, Duration::from_secs(2));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_too_many() {
+    fn cache_is_bounded() {
         let cache = Cache::new(8, Clock::system());
         for number in 0..100 {
             cache.put(digest(number), number, Duration::from_secs(60));

@@ -88,7 +88,7 @@ async fn get(layer: &AuthLayer<Fake>, path: &str, token: &str) -> (u16, String) 
 }
 
 #[tokio::test]
-async fn only_health_is_for_everyone() {
+async fn only_healthz_needs_no_authentication() {
     let fake = Fake::default();
     let layer = layer(&fake);
     assert_eq!(get(&layer, "/healthz", "").await, (200, "in".into()));
@@ -100,7 +100,7 @@ async fn only_health_is_for_everyone() {
 }
 
 #[tokio::test]
-async fn a_token_gives_what_its_owner_may_do() {
+async fn token_has_the_permissions_of_its_user() {
     let fake = Fake::allowing(&[("get", "metrics"), ("get", "pods")]);
     let layer = layer(&fake);
     assert_eq!(
@@ -119,7 +119,7 @@ async fn a_token_gives_what_its_owner_may_do() {
 }
 
 #[tokio::test]
-async fn who_may_use_everything_may_see_pods_but_not_metrics() {
+async fn proxy_permission_includes_pods_but_not_metrics() {
     let fake = Fake::allowing(&[("get", "proxy")]);
     let layer = layer(&fake);
     for (path, code) in [("/pods", 200), ("/exec/n/p/c", 200), ("/metrics", 403), ("/logs/", 403)] {
@@ -128,7 +128,7 @@ async fn who_may_use_everything_may_see_pods_but_not_metrics() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_enough_and_comes_first() {
+async fn client_certificate_precedes_the_token() {
     let fake = Fake::allowing(&[("get", "stats")]);
     let layer = layer(&fake);
     let mut by_certificate = request(Method::GET, "/stats/summary", "forged");
@@ -142,7 +142,7 @@ async fn a_certificate_is_enough_and_comes_first() {
 }
 
 #[tokio::test]
-async fn a_path_with_a_trick_leads_nowhere() {
+async fn ambiguous_path_is_rejected() {
     let fake = Fake::allowing(&[("get", "pods"), ("get", "proxy")]);
     let layer = layer(&fake);
     for path in
@@ -153,7 +153,7 @@ async fn a_path_with_a_trick_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_found_out_is_refused() {
+async fn failed_review_rejects_the_request() {
     let fake = Fake::allowing(&[("get", "metrics")]);
     let layer = layer(&fake);
     fake.known(|known| known.is_broken = true);
@@ -167,7 +167,7 @@ async fn what_cannot_be_found_out_is_refused() {
 }
 
 #[tokio::test]
-async fn answers_are_kept_as_long_as_upstream_keeps_them() {
+async fn reviews_are_cached_as_long_as_in_the_kubelet() {
     let fake = Fake::allowing(&[("get", "metrics")]);
     let time = ManualClock::starting_at(Timestamp::from_millis(0));
     let layer = AuthLayer::new("a", fake.clone(), time.clock());
@@ -184,7 +184,7 @@ async fn answers_are_kept_as_long_as_upstream_keeps_them() {
 }
 
 #[test]
-fn users_that_differ_are_never_taken_for_each_other() {
+fn different_users_have_different_digests() {
     let reviewer = review::CachedReviewer::new(Fake::default(), Clock::system());
     let user = |name: &str, groups: &[&str], extra: &[(&str, &[&str])]| {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
