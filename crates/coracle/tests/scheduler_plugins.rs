@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use coracle::kube::api::{Api, Patch, PatchParams, PostParams};
 use coracle::scheduler::framework::{Handle as SchedulerHandle, Permit, Plugin, PreFilter, Rejection};
-use coracle::scheduler::{self, PluginConfig, World};
+use coracle::scheduler::{self, ClusterState, PluginConfig};
 use coracle::{Config, Coracle, Extensions, Handle, StartError, StoreConfig};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
@@ -30,16 +30,16 @@ impl Plugin for Gang {
         "Gang"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<scheduler::Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<scheduler::Pod>) -> PreFilter<'w> {
         match pod.labels().get("banned") {
             Some(_) => PreFilter::Reject(Rejection::unresolvable("it is banned")),
             None => PreFilter::Skip,
         }
     }
 
-    fn permit(&self, world: &World, pod: &Arc<scheduler::Pod>, _node: &str) -> Permit {
+    fn permit(&self, state: &ClusterState, pod: &Arc<scheduler::Pod>, _node: &str) -> Permit {
         let Some(size) = pod.labels().get("gang") else { return Permit::Allow };
-        let waiting = self.handle.waiting_pods().list(world.cluster());
+        let waiting = self.handle.waiting_pods().list(state.cluster());
         if waiting.len() + 1 < size.parse().unwrap() {
             return Permit::Wait(self.patience);
         }
@@ -131,7 +131,7 @@ async fn told(cluster: &Handle, group: &str, pod: &str, reason: &str) -> Vec<Val
 }
 
 #[tokio::test]
-async fn a_gang_goes_when_all_of_it_has_a_place() {
+async fn gang_is_bound_when_all_members_have_a_node() {
     let (cluster, scheduler) = start(600_000).await;
     for name in ["one", "two"] {
         create_pod(&cluster, name, json!({"gang": "3"})).await;
@@ -160,7 +160,7 @@ async fn a_gang_goes_when_all_of_it_has_a_place() {
 }
 
 #[tokio::test]
-async fn who_waits_too_long_is_told_so_and_loses_its_place() {
+async fn waiting_pod_is_rejected_at_its_timeout_and_loses_its_nomination() {
     let (cluster, _) = start(50).await;
     create_pod(&cluster, "lonely", json!({"gang": "2"})).await;
     let message = "0/1 nodes are available: 1 rejected due to timeout after waiting 50ms at plugin Gang.";
@@ -172,7 +172,7 @@ async fn who_waits_too_long_is_told_so_and_loses_its_place() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_said_at_the_start() {
+async fn unknown_plugin_fails_the_start() {
     let mut extensions = Extensions::default();
     extensions.scheduler.profiles[0].enabled.push(PluginConfig::new("Nobody"));
     let error = Coracle::start_with(config(), extensions).await.unwrap_err();
@@ -181,7 +181,7 @@ async fn what_cannot_be_is_said_at_the_start() {
 }
 
 #[tokio::test]
-async fn people_are_told_in_the_form_upstream_tells_them() {
+async fn scheduling_event_has_the_format_of_kube_scheduler() {
     let (cluster, _) = start(50).await;
     let pod = create_pod(&cluster, "p", json!({})).await;
     wait_for(LIMIT, &pods(&cluster), "p", |pod| node_of(pod) == Some("n")).await;
@@ -210,7 +210,7 @@ async fn people_are_told_in_the_form_upstream_tells_them() {
 }
 
 #[tokio::test]
-async fn what_happens_again_becomes_a_series() {
+async fn repeated_event_becomes_a_series() {
     let (cluster, scheduler) = start(50).await;
     let uid = create_pod(&cluster, "p", json!({"banned": "yes"})).await.metadata.uid.unwrap();
     wait_for(LIMIT, &pods(&cluster), "p", |pod| refusal(pod).is_some()).await;
@@ -234,7 +234,7 @@ async fn what_happens_again_becomes_a_series() {
 }
 
 #[tokio::test]
-async fn the_page_of_metrics_tells_of_the_scheduler() {
+async fn metrics_endpoint_includes_the_scheduler() {
     let (cluster, _) = start(50).await;
     create_pod(&cluster, "p", json!({})).await;
     create_pod(&cluster, "banned", json!({"banned": "yes"})).await;

@@ -17,7 +17,7 @@ type ByName<T> = HashMap<(Box<str>, Box<str>), Arc<T>>;
 
 /// The cached state of one cluster.
 #[derive(Debug, Default)]
-pub struct World {
+pub struct ClusterState {
     pub(crate) cluster: ClusterId,
     pub(crate) cache: Cache,
     pub(crate) storage: Storage,
@@ -26,7 +26,7 @@ pub struct World {
     pub(crate) nominated: Nominated,
 }
 
-impl World {
+impl ClusterState {
     /// An empty cluster.
     pub(crate) fn new(cluster: ClusterId) -> Self {
         Self { cluster, ..Self::default() }

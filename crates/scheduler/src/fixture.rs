@@ -6,14 +6,14 @@ use coracle_base::Rng;
 use coracle_base::metrics::Metrics;
 use serde_json::{Value, json};
 
+use crate::cluster_state::ClusterState;
 use crate::config::{ProfileConfig, nobodys_handle};
-use crate::cycle::{Outcome, Trace, Turns, schedule};
+use crate::cycle::{CycleState, Outcome, Trace, schedule};
 use crate::framework::{PreFilter, PreScore, Profile};
 use crate::metrics::SchedulerMetrics;
 use crate::plugins::{self, Writers};
 use crate::registry::Registry;
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 /// Merges `over` into `under`, key by key.
 pub(crate) fn merged(mut under: Value, over: Value) -> Value {
@@ -63,13 +63,13 @@ pub(crate) fn placed(name: &str, node: &str, more: Value) -> Arc<Pod> {
 }
 
 /// Cluster state with these nodes and pods.
-pub(crate) fn world(nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> World {
-    let mut world = World::default();
-    nodes.iter().for_each(|node| world.cache.set_node(node));
+pub(crate) fn cluster_state(nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> ClusterState {
+    let mut state = ClusterState::default();
+    nodes.iter().for_each(|node| state.cache.set_node(node));
     for pod in pods {
-        world.cache.set_pod(pod);
+        state.cache.set_pod(pod);
     }
-    world
+    state
 }
 
 /// The default profile without clients.
@@ -95,22 +95,22 @@ pub(crate) fn only(plugin: &str) -> Profile {
     profile
 }
 
-pub(crate) fn turns() -> Turns {
-    Turns::new(Rng::seeded(1))
+pub(crate) fn cycle_state() -> CycleState {
+    CycleState::new(Rng::seeded(1))
 }
 
 /// One plugin's filter results for each node: the reason, or an empty string if the pod fits.
-pub(crate) fn refusals(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Vec<String> {
+pub(crate) fn refusals(plugin: &str, state: &mut ClusterState, pod: &Arc<Pod>) -> Vec<String> {
     let profile = only(plugin);
     let plugin = &profile.plugins[0].plugin;
-    plugin.prepare(world, pod);
-    let order = world.cache.order().to_vec();
+    plugin.prepare(state, pod);
+    let order = state.cache.order().to_vec();
     let all = |reason: String| vec![reason; order.len()];
-    match plugin.pre_filter(world, pod) {
+    match plugin.pre_filter(state, pod) {
         PreFilter::Skip => all(String::new()),
         PreFilter::Reject(rejection) => all(rejection.to_string()),
         PreFilter::Filter(filter) | PreFilter::Only(_, filter) => {
-            let asked = order.iter().map(|index| filter.filter(world.cache.info(*index)));
+            let asked = order.iter().map(|index| filter.filter(state.cache.info(*index)));
             asked
                 .map(|answer| answer.err().map(|rejection| rejection.to_string()).unwrap_or_default())
                 .collect()
@@ -119,20 +119,20 @@ pub(crate) fn refusals(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Vec<S
 }
 
 /// One plugin's normalized scores for each node; none if PreScore returns Skip.
-pub(crate) fn scores(plugin: &str, world: &mut World, pod: &Arc<Pod>) -> Option<Vec<i64>> {
+pub(crate) fn scores(plugin: &str, state: &mut ClusterState, pod: &Arc<Pod>) -> Option<Vec<i64>> {
     let profile = only(plugin);
     let plugin = &profile.plugins[0].plugin;
-    plugin.prepare(world, pod);
-    let order = world.cache.order().to_vec();
-    let PreScore::Score(scorer) = plugin.pre_score(world, pod, &order) else { return None };
-    let mut scores: Vec<_> = order.iter().map(|index| scorer.score(world.cache.info(*index))).collect();
+    plugin.prepare(state, pod);
+    let order = state.cache.order().to_vec();
+    let PreScore::Score(scorer) = plugin.pre_score(state, pod, &order) else { return None };
+    let mut scores: Vec<_> = order.iter().map(|index| scorer.score(state.cache.info(*index))).collect();
     scorer.normalize(&mut scores);
     Some(scores)
 }
 
 /// The node the default profile chooses for a pod, or the diagnosis.
-pub(crate) fn decide(world: &mut World, pod: &Arc<Pod>) -> Result<String, String> {
-    match schedule(&profile(), world, pod, &mut turns(), &mut Trace::default()) {
+pub(crate) fn decide(state: &mut ClusterState, pod: &Arc<Pod>) -> Result<String, String> {
+    match schedule(&profile(), state, pod, &mut cycle_state(), &mut Trace::default()) {
         Outcome::Fits(node) => Ok(node.to_string()),
         Outcome::Refused(diagnosis, _) => Err(diagnosis.to_string()),
         Outcome::NoNodes => Err("no nodes".to_owned()),

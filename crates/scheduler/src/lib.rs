@@ -7,6 +7,7 @@
 //! Programs that embed the scheduler add theirs to the [`Registry`] of a [`Config`].
 
 mod cache;
+mod cluster_state;
 mod config;
 mod cycle;
 #[cfg(test)]
@@ -20,16 +21,15 @@ mod run;
 mod simulation;
 mod storage;
 mod view;
-mod world;
 
 pub use cache::{NodeIndex, NodeInfo};
+pub use cluster_state::ClusterState;
 pub use config::{Config, ConfigError, DEFAULT_SCHEDULER_NAME, PluginConfig, ProfileConfig};
 pub use registry::{PluginContext, PluginError, Registry};
 pub use run::register;
 pub use simulation::Simulation;
 pub use view::node::NodeChanges;
 pub use view::{Node, Pod, Resources};
-pub use world::World;
 
 /// Types with which plugins name and watch objects.
 pub use coracle_runtime::{ClusterId, Informer, ObjectKey, Selection, informer};

@@ -24,7 +24,7 @@ type Factory = dyn Fn(&mut PluginContext<'_>) -> Result<Arc<dyn Plugin>, PluginE
 /// use std::sync::Arc;
 ///
 /// use coracle_scheduler::framework::{NodeScore, Plugin, PreScore};
-/// use coracle_scheduler::{Config, NodeIndex, NodeInfo, Pod, PluginConfig, World};
+/// use coracle_scheduler::{Config, NodeIndex, NodeInfo, Pod, PluginConfig, ClusterState};
 ///
 /// /// Prefers nodes with short names.
 /// struct ShortNames;
@@ -34,7 +34,7 @@ type Factory = dyn Fn(&mut PluginContext<'_>) -> Result<Arc<dyn Plugin>, PluginE
 ///         "ShortNames"
 ///     }
 ///
-///     fn pre_score<'w>(&'w self, _: &'w World, _: &'w Arc<Pod>, _: &[NodeIndex]) -> PreScore<'w> {
+///     fn pre_score<'w>(&'w self, _: &'w ClusterState, _: &'w Arc<Pod>, _: &[NodeIndex]) -> PreScore<'w> {
 ///         PreScore::Score(Box::new(Shortness))
 ///     }
 /// }

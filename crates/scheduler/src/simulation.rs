@@ -5,13 +5,13 @@ use std::sync::Arc;
 use coracle_base::Rng;
 use serde_json::Value;
 
+use crate::cluster_state::ClusterState;
 use crate::config::{ConfigError, ProfileConfig, nobodys_handle};
-use crate::cycle::{Outcome, Trace, Turns, schedule};
+use crate::cycle::{CycleState, Outcome, Trace, schedule};
 use crate::framework::Profile;
 use crate::plugins::{self, Writers};
 use crate::registry::Registry;
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 /// A simulated cluster of nodes and pods.
 ///
@@ -29,8 +29,8 @@ use crate::world::World;
 #[derive(Debug)]
 pub struct Simulation {
     profile: Profile,
-    world: World,
-    turns: Turns,
+    state: ClusterState,
+    cycle_state: CycleState,
     /// Disabled.
     trace: Trace,
 }
@@ -42,8 +42,8 @@ impl Simulation {
     /// If the profile is invalid.
     pub fn new(profile: &ProfileConfig, registry: &Registry, seed: u64) -> Result<Self, ConfigError> {
         let profile = plugins::profile(profile, registry, &Writers::default(), &nobodys_handle(), None)?;
-        let (turns, trace) = (Turns::new(Rng::seeded(seed)), Trace::default());
-        Ok(Self { profile, world: World::default(), turns, trace })
+        let (cycle_state, trace) = (CycleState::new(Rng::seeded(seed)), Trace::default());
+        Ok(Self { profile, state: ClusterState::default(), cycle_state, trace })
     }
 
     /// Adds or updates a node.
@@ -52,7 +52,7 @@ impl Simulation {
     /// If `node` is not a valid Node.
     pub fn set_node(&mut self, node: Value) -> Result<(), serde_json::Error> {
         let node: Node = serde_json::from_value(node)?;
-        self.world.cache.set_node(&Arc::new(node));
+        self.state.cache.set_node(&Arc::new(node));
         Ok(())
     }
 
@@ -62,9 +62,9 @@ impl Simulation {
     /// If `pod` is not a valid Pod.
     pub fn schedule(&mut self, pod: Value) -> Result<Result<String, String>, serde_json::Error> {
         let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod)?);
-        Ok(match schedule(&self.profile, &mut self.world, &pod, &mut self.turns, &mut self.trace) {
+        Ok(match schedule(&self.profile, &mut self.state, &pod, &mut self.cycle_state, &mut self.trace) {
             Outcome::Fits(node) => {
-                self.world.cache.assume(Arc::new(pod.on_node(&node)));
+                self.state.cache.assume(Arc::new(pod.on_node(&node)));
                 Ok(node.into())
             }
             Outcome::Refused(diagnosis, _) => Err(diagnosis.to_string()),

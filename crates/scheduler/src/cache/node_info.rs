@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_collide_on_the_same_address_or_on_all() {
+    fn host_ports_on_the_same_or_on_all_addresses_conflict() {
         let taken = port("TCP", "127.0.0.1", 80);
         for (wanted, expected) in [
             (port("TCP", "127.0.0.1", 80), true),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_leaves_nothing_behind() {
+    fn removed_pod_leaves_no_requests_and_ports() {
         let mut info = NodeInfo::new(NodeIndex::new(0));
         let mut pod = Pod { host_ports: Box::new([port("TCP", ANY_ADDRESS, 80)]), ..Pod::default() };
         pod.metadata.uid = "u".into();

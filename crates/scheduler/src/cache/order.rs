@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_take_turns() {
+    fn nodes_are_ordered_round_robin_over_zones() {
         let zones = ["a", "a", "a", "b", "c", "c"];
         let node = |(slot, zone): (usize, &&str)| {
             let node = Node { labels: [(ZONE, *zone)].into_iter().collect(), ..Node::default() };

@@ -40,7 +40,7 @@ fn web_on(cache: &Cache, node: &str) -> u32 {
 }
 
 #[test]
-fn what_follows_from_a_pod_comes_and_goes_with_it() {
+fn indexes_follow_added_and_removed_pods() {
     let mut cache = Cache::default();
     cache.set_node(&node("n1", "a"));
     cache.set_node(&node("n2", "a"));
@@ -58,7 +58,7 @@ fn what_follows_from_a_pod_comes_and_goes_with_it() {
 }
 
 #[test]
-fn a_decision_is_confirmed_or_forgotten() {
+fn assumed_pod_is_confirmed_or_forgotten() {
     let mut cache = Cache::default();
     cache.set_node(&node("n1", "a"));
     cache.assume(pod("p", "n1"));
@@ -77,7 +77,7 @@ fn a_decision_is_confirmed_or_forgotten() {
 }
 
 #[test]
-fn pods_may_be_known_before_their_node_and_after_it() {
+fn pods_may_be_cached_before_their_node_and_after_its_deletion() {
     let mut cache = Cache::default();
     cache.set_pod(&pod("p", "n1"));
     assert!(cache.find("n1").is_none() && cache.order().is_empty());
@@ -93,7 +93,7 @@ fn pods_may_be_known_before_their_node_and_after_it() {
 }
 
 #[test]
-fn a_node_that_moves_takes_what_its_pods_say_along() {
+fn relabelled_node_keeps_the_terms_of_its_pods_counted() {
     let mut cache = Cache::default();
     cache.set_node(&node("n1", "a"));
     cache.set_node(&node("n2", "b"));
@@ -108,7 +108,7 @@ fn a_node_that_moves_takes_what_its_pods_say_along() {
 }
 
 #[test]
-fn a_pod_that_is_going_does_not_count_for_who_stays() {
+fn terminating_pod_is_not_counted_if_excluded() {
     let mut cache = Cache::default();
     cache.set_node(&node("n1", "a"));
     cache.ensure_answer(&web());

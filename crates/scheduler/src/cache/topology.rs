@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_the_same_value_are_near() {
+    fn nodes_with_the_same_label_share_a_value() {
         let nodes =
             [info(0, &[("zone", "a")]), info(1, &[("zone", "b")]), info(2, &[("zone", "a")]), info(3, &[])];
         let mut topology = Topology::default();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_nobody_asks_about_any_more_are_dropped() {
+    fn unreferenced_columns_beyond_the_limit_are_dropped() {
         let mut topology = Topology::default();
         let held = topology.hold("held", &[]);
         for turn in 0..3 * MAX_IDLE_COLUMNS {

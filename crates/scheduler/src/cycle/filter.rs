@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Point, Status, Trace, Turns};
+use super::{CycleState, Point, Status, Trace};
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::status::Diagnosis;
 use crate::framework::{Code, Filter, PluginSet, PreFilter, Profile, Rejection};
 use crate::view::Pod;
-use crate::world::World;
 
 /// Lower bounds on the number of nodes to score: `minFeasibleNodesToFind` and
 /// `minFeasibleNodesPercentageToFind` of kube-scheduler.
@@ -71,12 +71,12 @@ pub(super) struct Only {
 /// Runs PreFilter of all plugins. The error is the rejecting plugin's index and its rejection.
 pub(super) fn pre_filter<'w>(
     profile: &'w Profile,
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Arc<Pod>,
     trace: &mut Trace,
 ) -> Result<PreFiltered<'w>, (usize, Rejection)> {
     let began = trace.begin();
-    let answer = ask_before(profile, world, pod, trace);
+    let answer = ask_before(profile, state, pod, trace);
     let status = answer.as_ref().map_or_else(|(_, rejection)| rejection.code.into(), |_| Status::Success);
     trace.end(Point::PreFilter, status, began);
     answer
@@ -84,7 +84,7 @@ pub(super) fn pre_filter<'w>(
 
 fn ask_before<'w>(
     profile: &'w Profile,
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Arc<Pod>,
     trace: &mut Trace,
 ) -> Result<PreFiltered<'w>, (usize, Rejection)> {
@@ -92,7 +92,7 @@ fn ask_before<'w>(
     let mut only: Option<(HashSet<NodeIndex>, PluginSet)> = None;
     for (place, enabled) in profile.plugins.iter().enumerate() {
         let asked = trace.begin_plugin();
-        let answer = enabled.plugin.pre_filter(world, pod);
+        let answer = enabled.plugin.pre_filter(state, pod);
         note(trace, place, &answer, asked);
         let filter = match answer {
             PreFilter::Skip => continue,
@@ -109,7 +109,7 @@ fn ask_before<'w>(
         filters.push(Active::new(place, filter));
     }
     let only = only.map(|(nodes, by)| {
-        let in_order = world.cache.known_order().iter().copied();
+        let in_order = state.cache.known_order().iter().copied();
         Only {
             nodes: in_order.filter(|node| nodes.contains(node)).collect(),
             by,
@@ -133,20 +133,20 @@ fn note(trace: &mut Trace, place: usize, answer: &PreFilter<'_>, asked: Duration
 #[expect(clippy::too_many_arguments, reason = "all of it is what one attempt is about")]
 pub(super) fn feasible(
     profile: &Profile,
-    world: &World,
+    state: &ClusterState,
     pod: &Pod,
     filters: &[Active<'_>],
     only: Option<&Only>,
-    turns: &mut Turns,
+    cycle_state: &mut CycleState,
     diagnosis: &mut Diagnosis,
     trace: &mut Trace,
 ) -> Result<Vec<NodeIndex>, String> {
-    let all = world.cache.known_order();
+    let all = state.cache.known_order();
     let nodes = only.map_or(all, |only| &only.nodes);
     if let Some(only) = only {
         diagnosis.plugins = only.by;
         diagnosis.unseen = Some(format!("node(s) didn't satisfy plugin(s) [{}]", only.names).into());
-        let promised = world.cache.find(&pod.nominated_node).map(|info| info.index);
+        let promised = state.cache.find(&pod.nominated_node).map(|info| info.index);
         diagnosis.nominated_is_unresolvable = promised.is_some_and(|promised| !nodes.contains(&promised));
     }
     let wanted = nodes_to_find(nodes.len(), profile.percentage_of_nodes_to_score);
@@ -156,13 +156,13 @@ pub(super) fn feasible(
         if feasible.len() == wanted {
             break;
         }
-        let node = nodes[(turns.next + turn) % nodes.len()];
-        let info = world.cache.info(node);
+        let node = nodes[(cycle_state.next + turn) % nodes.len()];
+        let info = state.cache.info(node);
         seen += 1;
         if turn < TIMED_NODES && trace.is_sampled() {
             time(filters, info, trace);
         }
-        match fits(filters, world, pod, info) {
+        match fits(filters, state, pod, info) {
             Ok(()) => feasible.push(node),
             Err((by, rejection)) if rejection.code == Code::Error => {
                 let name = profile.plugins[by].plugin.name();
@@ -178,7 +178,7 @@ pub(super) fn feasible(
             }
         }
     }
-    turns.next = (turns.next + seen) % all.len();
+    cycle_state.next = (cycle_state.next + seen) % all.len();
     Ok(feasible)
 }
 
@@ -214,14 +214,14 @@ pub(super) fn nodes_to_find(nodes: usize, percentage: usize) -> usize {
 /// were there.
 pub(crate) fn fits(
     filters: &[Active<'_>],
-    world: &World,
+    state: &ClusterState,
     pod: &Pod,
     info: &NodeInfo,
 ) -> Result<(), (usize, Rejection)> {
-    if !world.nominated.is_empty()
+    if !state.nominated.is_empty()
         && let Some(node) = &info.node
     {
-        let promised = world.nominated.on(&node.metadata.name).iter();
+        let promised = state.nominated.on(&node.metadata.name).iter();
         let mut promised = promised
             .filter(|other| other.priority >= pod.priority && other.metadata.uid != pod.metadata.uid)
             .peekable();

@@ -15,21 +15,21 @@ pub(crate) use filter::{Active, fits};
 pub(crate) use trace::{Point, Status, Trace};
 
 use crate::cache::NodeIndex;
+use crate::cluster_state::ClusterState;
 use crate::framework::status::Diagnosis;
 use crate::framework::{Code, Nomination, PostFilter, Profile, Rejection};
 use crate::view::Pod;
-use crate::world::World;
 
 /// State that carries over from one scheduling cycle to the next.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct CycleState {
     /// Index of the node to start with, so that successive cycles examine all nodes.
     next: usize,
     /// Selects among nodes with equal scores.
     rng: Rng,
 }
 
-impl Turns {
+impl CycleState {
     pub(crate) fn new(rng: Rng) -> Self {
         Self { next: 0, rng }
     }
@@ -37,7 +37,7 @@ impl Turns {
 
 /// A scheduling cycle in progress.
 pub struct Attempt<'w> {
-    pub(crate) world: &'w World,
+    pub(crate) state: &'w ClusterState,
     pub(crate) pod: &'w Arc<Pod>,
     /// The filters that PreFilter returned.
     pub(crate) filters: Vec<Active<'w>>,
@@ -46,8 +46,8 @@ pub struct Attempt<'w> {
 
 impl Attempt<'_> {
     /// The cluster state the cycle reads.
-    pub fn world(&self) -> &World {
-        self.world
+    pub fn state(&self) -> &ClusterState {
+        self.state
     }
 
     /// The pod to schedule.
@@ -60,7 +60,7 @@ impl Attempt<'_> {
     /// # Errors
     /// The rejection of the first filter that fails.
     pub fn fits_without(&self, node: &str, others: &[Arc<Pod>]) -> Result<(), Rejection> {
-        let Some(info) = self.world.cache.find(node) else {
+        let Some(info) = self.state.cache.find(node) else {
             return Err(Rejection::unresolvable("node is not known"));
         };
         let (mut info, mut filters) = (info.clone(), Active::copies(&self.filters));
@@ -68,7 +68,7 @@ impl Attempt<'_> {
             info.remove(&other.metadata.uid);
             filters.iter_mut().for_each(|active| active.filter.remove_pod(other, &info));
         }
-        let fits = fits(&filters, self.world, self.pod, &info).map_err(|(_, rejection)| rejection);
+        let fits = fits(&filters, self.state, self.pod, &info).map_err(|(_, rejection)| rejection);
         Active::count_back(&filters, &self.filters);
         fits
     }
@@ -90,21 +90,21 @@ pub(crate) enum Outcome {
 /// Runs one scheduling cycle for a pod.
 pub(crate) fn schedule(
     profile: &Profile,
-    world: &mut World,
+    state: &mut ClusterState,
     pod: &Arc<Pod>,
-    turns: &mut Turns,
+    cycle_state: &mut CycleState,
     trace: &mut Trace,
 ) -> Outcome {
     for enabled in &profile.plugins {
-        enabled.plugin.prepare(world, pod);
+        enabled.plugin.prepare(state, pod);
     }
-    if world.cache.order().is_empty() {
+    if state.cache.order().is_empty() {
         return Outcome::NoNodes;
     }
-    let world = &*world;
-    let nodes = world.cache.known_order().len();
+    let state = &*state;
+    let nodes = state.cache.known_order().len();
     let mut diagnosis = Diagnosis { nodes, ..Diagnosis::default() };
-    let filtered = match filter::pre_filter(profile, world, pod, trace) {
+    let filtered = match filter::pre_filter(profile, state, pod, trace) {
         Ok(filtered) => filtered,
         Err((by, rejection)) if rejection.code == Code::Error => {
             let name = profile.plugins[by].plugin.name();
@@ -114,14 +114,16 @@ pub(crate) fn schedule(
             diagnosis.note(by, &rejection);
             diagnosis.nominated_is_unresolvable = !rejection.is_resolvable();
             diagnosis.before_nodes = Some(rejection);
-            return refused(profile, world, pod, turns, Vec::new(), diagnosis, trace);
+            return refused(profile, state, pod, cycle_state, Vec::new(), diagnosis, trace);
         }
     };
     let filter::PreFiltered { filters, only } = filtered;
     let began = trace.begin();
-    let feasible = match nominated(world, pod, &filters) {
+    let feasible = match nominated(state, pod, &filters) {
         Some(node) => Ok(vec![node]),
-        None => filter::feasible(profile, world, pod, &filters, only.as_ref(), turns, &mut diagnosis, trace),
+        None => {
+            filter::feasible(profile, state, pod, &filters, only.as_ref(), cycle_state, &mut diagnosis, trace)
+        }
     };
     let status = match &feasible {
         Err(_) => Status::Error,
@@ -131,10 +133,10 @@ pub(crate) fn schedule(
     trace.end(Point::Filter, status, began);
     let outcome = match feasible.as_deref() {
         Err(message) => Outcome::Failed(message.clone()),
-        Ok([]) => return refused(profile, world, pod, turns, filters, diagnosis, trace),
-        Ok([only]) => Outcome::Fits(name_of(world, *only)),
-        Ok(several) => match score::best(profile, world, pod, several, &mut turns.rng, trace) {
-            Ok(best) => Outcome::Fits(name_of(world, best)),
+        Ok([]) => return refused(profile, state, pod, cycle_state, filters, diagnosis, trace),
+        Ok([only]) => Outcome::Fits(name_of(state, *only)),
+        Ok(several) => match score::best(profile, state, pod, several, &mut cycle_state.rng, trace) {
+            Ok(best) => Outcome::Fits(name_of(state, best)),
             Err(message) => Outcome::Failed(message),
         },
     };
@@ -143,25 +145,25 @@ pub(crate) fn schedule(
 }
 
 /// The nominated node of a pod, if the pod fits there.
-fn nominated(world: &World, pod: &Pod, filters: &[Active<'_>]) -> Option<NodeIndex> {
-    let promised = world.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
+fn nominated(state: &ClusterState, pod: &Pod, filters: &[Active<'_>]) -> Option<NodeIndex> {
+    let promised = state.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
     if promised.is_empty() {
         return None;
     }
-    let info = world.cache.find(promised)?;
-    fits(filters, world, pod, info).is_ok().then_some(info.index)
+    let info = state.cache.find(promised)?;
+    fits(filters, state, pod, info).is_ok().then_some(info.index)
 }
 
 fn refused<'w>(
     profile: &'w Profile,
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Arc<Pod>,
-    turns: &'w mut Turns,
+    cycle_state: &'w mut CycleState,
     filters: Vec<Active<'w>>,
     mut diagnosis: Diagnosis,
     trace: &mut Trace,
 ) -> Outcome {
-    let mut attempt = Attempt { world, pod, filters, rng: &mut turns.rng };
+    let mut attempt = Attempt { state, pod, filters, rng: &mut cycle_state.rng };
     let made_room = post_filter(profile, &mut attempt, &diagnosis, trace);
     Active::report(&attempt.filters, trace);
     diagnosis.after.clone_from(&made_room.message);
@@ -197,7 +199,7 @@ fn post_filter(
     last
 }
 
-fn name_of(world: &World, node: NodeIndex) -> Box<str> {
-    let node = world.cache.info(node).node.as_ref();
+fn name_of(state: &ClusterState, node: NodeIndex) -> Box<str> {
+    let node = state.cache.info(node).node.as_ref();
     node.map(|node| node.metadata.name.clone()).unwrap_or_default()
 }

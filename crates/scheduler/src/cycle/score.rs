@@ -7,9 +7,9 @@ use coracle_base::Rng;
 
 use super::{Point, Status, Trace};
 use crate::cache::NodeIndex;
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore, PreScore, Profile};
 use crate::view::Pod;
-use crate::world::World;
 
 /// The scorers that PreScore returned, with the index of their plugin in the profile.
 type Scorers<'w> = Vec<(usize, Box<dyn NodeScore + 'w>)>;
@@ -18,13 +18,13 @@ type Scorers<'w> = Vec<(usize, Box<dyn NodeScore + 'w>)>;
 /// plugin.
 pub(super) fn best(
     profile: &Profile,
-    world: &World,
+    state: &ClusterState,
     pod: &Arc<Pod>,
     nodes: &[NodeIndex],
     rng: &mut Rng,
     trace: &mut Trace,
 ) -> Result<NodeIndex, String> {
-    let totals = totals(profile, world, pod, nodes, trace)?;
+    let totals = totals(profile, state, pod, nodes, trace)?;
     let best = totals.iter().copied().max().unwrap_or(0);
     let as_good = nodes.iter().zip(&totals).filter(|(_, total)| **total == best).map(|(node, _)| *node);
     let count = as_good.clone().count() as u64;
@@ -35,18 +35,18 @@ pub(super) fn best(
 /// Weighted sum of all plugins' scores for each node.
 pub(super) fn totals(
     profile: &Profile,
-    world: &World,
+    state: &ClusterState,
     pod: &Arc<Pod>,
     nodes: &[NodeIndex],
     trace: &mut Trace,
 ) -> Result<Vec<i64>, String> {
     let began = trace.begin();
-    let scorers = pre_score(profile, world, pod, nodes, trace);
+    let scorers = pre_score(profile, state, pod, nodes, trace);
     let status = if scorers.is_ok() { Status::Success } else { Status::Error };
     trace.end(Point::PreScore, status, began);
     let scorers = scorers?;
     let began = trace.begin();
-    let totals = add_up(profile, world, nodes, &scorers, trace);
+    let totals = add_up(profile, state, nodes, &scorers, trace);
     let status = if totals.is_ok() { Status::Success } else { Status::Error };
     trace.end(Point::Score, status, began);
     totals
@@ -54,7 +54,7 @@ pub(super) fn totals(
 
 fn pre_score<'w>(
     profile: &'w Profile,
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Arc<Pod>,
     nodes: &[NodeIndex],
     trace: &mut Trace,
@@ -62,7 +62,7 @@ fn pre_score<'w>(
     let mut scorers = Vec::with_capacity(profile.plugins.len());
     for (place, enabled) in profile.plugins.iter().enumerate() {
         let asked = trace.begin_plugin();
-        let answer = enabled.plugin.pre_score(world, pod, nodes);
+        let answer = enabled.plugin.pre_score(state, pod, nodes);
         let status = match &answer {
             PreScore::Skip => Status::Skip,
             PreScore::Score(_) => Status::Success,
@@ -83,7 +83,7 @@ fn pre_score<'w>(
 
 fn add_up(
     profile: &Profile,
-    world: &World,
+    state: &ClusterState,
     nodes: &[NodeIndex],
     scorers: &Scorers<'_>,
     trace: &mut Trace,
@@ -95,7 +95,7 @@ fn add_up(
         let enabled = &profile.plugins[*place];
         let asked = trace.begin_plugin();
         for (score, node) in scores.iter_mut().zip(nodes) {
-            *score = scorer.score(world.cache.info(*node));
+            *score = scorer.score(state.cache.info(*node));
         }
         end_scores(trace, *place, count, asked);
         let asked = trace.begin_plugin();

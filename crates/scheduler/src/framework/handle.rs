@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_wishes_are_one_for_all() {
+    fn too_many_signals_become_one_for_all_pods() {
         let signals = Signals::default();
         let id = PodId::new(&ClusterId::default(), "p");
         for _ in 0..MAX_SIGNALS {

@@ -25,9 +25,9 @@ pub(crate) use waiting::{PodId, Verdict};
 pub use waiting::{WaitingPod, WaitingPods};
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 pub use crate::cycle::Attempt;
 use crate::view::Pod;
-use crate::world::World;
 
 /// The highest score a plugin may give a node.
 pub const MAX_NODE_SCORE: i64 = 100;
@@ -176,10 +176,10 @@ pub trait Plugin: Send + Sync {
     }
 
     /// Builds the indexes of the cluster state that `pre_filter` and `pre_score` read.
-    fn prepare(&self, _world: &mut World, _pod: &Pod) {}
+    fn prepare(&self, _state: &mut ClusterState, _pod: &Pod) {}
 
     /// PreFilter: precomputes what the filter needs to know of the pod.
-    fn pre_filter<'w>(&'w self, _world: &'w World, _pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, _pod: &'w Arc<Pod>) -> PreFilter<'w> {
         PreFilter::Skip
     }
 
@@ -190,7 +190,12 @@ pub trait Plugin: Send + Sync {
     }
 
     /// PreScore: precomputes what the scores need to know of the pod and the feasible nodes.
-    fn pre_score<'w>(&'w self, _world: &'w World, _pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+    fn pre_score<'w>(
+        &'w self,
+        _state: &'w ClusterState,
+        _pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
         PreScore::Skip
     }
 
@@ -199,31 +204,31 @@ pub trait Plugin: Send + Sync {
     ///
     /// # Errors
     /// If the reservation fails. The reservations of other plugins are undone.
-    fn reserve(&self, _world: &mut World, _pod: &Arc<Pod>, _node: &str) -> Result<(), Rejection> {
+    fn reserve(&self, _state: &mut ClusterState, _pod: &Arc<Pod>, _node: &str) -> Result<(), Rejection> {
         Ok(())
     }
 
     /// Undoes [`Plugin::reserve`]. Also called for plugins whose `reserve` failed or was not called.
-    fn unreserve(&self, _world: &mut World, _pod: &Pod, _node: &str) {}
+    fn unreserve(&self, _state: &mut ClusterState, _pod: &Pod, _node: &str) {}
 
     /// Permit: allows, delays or rejects the binding of a pod.
-    fn permit(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Permit {
+    fn permit(&self, _state: &ClusterState, _pod: &Arc<Pod>, _node: &str) -> Permit {
         Permit::Allow
     }
 
     /// PreBind: work to do before a pod is bound; none if there is none. The call itself corresponds to
     /// kube-scheduler's `PreBindPreFlight`: it only decides whether there is work and has no side effects.
-    fn pre_bind(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Option<PreBind> {
+    fn pre_bind(&self, _state: &ClusterState, _pod: &Arc<Pod>, _node: &str) -> Option<PreBind> {
         None
     }
 
     /// Bind: binds a pod; none if another plugin has to.
-    fn bind(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Option<Binding> {
+    fn bind(&self, _state: &ClusterState, _pod: &Arc<Pod>, _node: &str) -> Option<Binding> {
         None
     }
 
     /// PostBind: called after a pod was bound.
-    fn post_bind(&self, _world: &mut World, _pod: &Pod, _node: &str) {}
+    fn post_bind(&self, _state: &mut ClusterState, _pod: &Pod, _node: &str) {}
 
     /// True if events of this type can make pods schedulable that this plugin rejected.
     fn wants(&self, _about: About) -> bool {
@@ -231,7 +236,7 @@ pub trait Plugin: Send + Sync {
     }
 
     /// QueueingHint: true if the event may have made a pod schedulable that this plugin rejected.
-    fn hint(&self, _world: &World, _pod: &Pod, _event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, _pod: &Pod, _event: &ClusterEvent) -> bool {
         false
     }
 }
@@ -250,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_are_brought_into_range() {
+    fn scores_are_normalized_by_the_largest() {
         for (scores, smaller_is_better, expected) in [
             ([1, 2, 3, 4], false, [25, 50, 75, 100]),
             ([1, 2, 3, 4], true, [75, 50, 25, 0]),

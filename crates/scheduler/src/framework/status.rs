@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_are_told_as_upstream_tells_them() {
+    fn diagnosis_has_the_wording_of_kube_scheduler() {
         let mut diagnosis = Diagnosis { nodes: 4, ..Diagnosis::default() };
         assert_eq!(diagnosis.to_string(), "0/4 nodes are available:");
         let short = Rejection::resolvable("Insufficient cpu");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_not_looked_at_are_told_of_too() {
+    fn diagnosis_includes_nodes_that_were_not_examined() {
         let unseen = Some("node(s) didn't satisfy plugin(s) [NodeAffinity]".into());
         let mut diagnosis = Diagnosis { nodes: 3, unseen, ..Diagnosis::default() };
         diagnosis.refuse(NodeIndex::new_for_test(0), &Rejection::resolvable("Too many pods"));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_an_event_is_cut() {
+    fn note_longer_than_an_event_allows_is_truncated() {
         assert_eq!(shortened("short"), "short");
         let long = shortened(&"ä".repeat(MAX_NOTE));
         assert!(long.len() <= MAX_NOTE && long.ends_with("ä ..."));

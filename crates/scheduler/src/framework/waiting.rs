@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_goes_when_everybody_has_allowed_it() {
+    fn waiting_pod_is_allowed_once_all_plugins_have_allowed_it() {
         let list = WaitingPods::default();
         let pod = waiting(&list, "p", &[("A", SECOND), ("B", 2 * SECOND)]);
         assert_eq!(pod.pending_plugins(), ["A", "B"]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_refuses_first_decides() {
+    fn first_rejection_of_a_waiting_pod_decides() {
         let list = WaitingPods::default();
         let pod = waiting(&list, "p", &[("A", SECOND), ("B", SECOND)]);
         assert!(pod.reject("B", "no"));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn waiting_pod_is_rejected_at_its_deadline() {
         let list = WaitingPods::default();
         waiting(&list, "long", &[("A", Duration::from_secs(3600))]);
         waiting(&list, "short", &[("A", 10 * SECOND), ("B", Duration::from_millis(1500))]);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_longest_is_listed_first_and_clusters_are_apart() {
+    fn waiting_pods_are_listed_by_cluster_in_order_of_waiting() {
         let list = WaitingPods::default();
         for name in ["b", "a", "c"] {
             waiting(&list, name, &[("A", SECOND)]);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_acts_is_woken_also_if_it_was_not_waiting() {
+    async fn verdict_before_the_wait_is_not_missed() {
         let list = WaitingPods::default();
         assert!(waiting(&list, "p", &[("A", SECOND)]).preempt("make room"));
         list.decided().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::fixture::{decide, node, pod, profile, turns, wanting, world};
+use crate::fixture::{cluster_state, cycle_state, decide, node, pod, profile, wanting};
 
 fn counted(count: impl FnOnce(&SchedulerMetrics)) -> String {
     let metrics = Metrics::default();
@@ -18,7 +18,7 @@ fn has(text: &str, lines: &[&str]) {
 }
 
 #[test]
-fn what_is_always_told() {
+fn unlabelled_metrics_are_exposed_from_the_start() {
     let text = counted(|_| {});
     has(
         &text,
@@ -39,7 +39,7 @@ fn what_is_always_told() {
 }
 
 #[test]
-fn limits_are_upstreams() {
+fn buckets_are_those_of_kube_scheduler() {
     let text = counted(|metrics| {
         let second = Duration::from_secs(1);
         metrics.attempted(0, AttemptResult::Scheduled, second);
@@ -68,14 +68,15 @@ fn limits_are_upstreams() {
 }
 
 #[test]
-fn an_attempt_tells_what_it_cost() {
-    let mut world = world(&[node("n1", serde_json::json!({})), node("n2", serde_json::json!({}))], &[]);
+fn traced_cycle_is_added_to_the_metrics() {
+    let mut state =
+        cluster_state(&[node("n1", serde_json::json!({})), node("n2", serde_json::json!({}))], &[]);
     let wanted = pod("p", serde_json::json!({"spec": wanting("1")}));
-    assert!(decide(&mut world, &wanted).is_ok());
+    assert!(decide(&mut state, &wanted).is_ok());
     let profile = profile();
     let mut trace = Trace::new(coracle_base::ManualClock::starting_at(Default::default()).clock());
     trace.restart(true);
-    crate::cycle::schedule(&profile, &mut world, &wanted, &mut turns(), &mut trace);
+    crate::cycle::schedule(&profile, &mut state, &wanted, &mut cycle_state(), &mut trace);
     let text = counted(|metrics| metrics.traced(0, &trace));
     let point = |name: &str| {
         format!(

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore, Plugin, PreScore};
 use crate::view::{Pod, Resources};
-use crate::world::World;
 
 pub(crate) struct NodeResourcesBalancedAllocation;
 
@@ -14,7 +14,12 @@ impl Plugin for NodeResourcesBalancedAllocation {
         "NodeResourcesBalancedAllocation"
     }
 
-    fn pre_score<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+    fn pre_score<'w>(
+        &'w self,
+        _state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
         // A pod without requests does not change the balance, so all such pods would get the same node.
         if pod.requests.milli_cpu == 0 && pod.requests.memory == 0 {
             return PreScore::Skip;

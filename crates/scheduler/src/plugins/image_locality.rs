@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore, Plugin, PreScore};
 use crate::view::Pod;
-use crate::world::World;
 
 /// Total image size below which the score is zero, and size per container above which it does not increase.
 const MIN_THRESHOLD: i64 = 23 * 1024 * 1024;
@@ -20,14 +20,19 @@ impl Plugin for ImageLocality {
         "ImageLocality"
     }
 
-    fn pre_score<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
-        let images: Vec<_> = pod.images.iter().filter_map(|image| world.cache.image(image)).collect();
+    fn pre_score<'w>(
+        &'w self,
+        state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
+        let images: Vec<_> = pod.images.iter().filter_map(|image| state.cache.image(image)).collect();
         // Every node would get the lowest score.
         if images.is_empty() {
             return PreScore::Skip;
         }
         let most = MAX_CONTAINER_THRESHOLD * i64::try_from(pod.containers).unwrap_or(1);
-        PreScore::Score(Box::new(Local { images, nodes: world.cache.known_order().len(), most }))
+        PreScore::Score(Box::new(Local { images, nodes: state.cache.known_order().len(), most }))
     }
 }
 

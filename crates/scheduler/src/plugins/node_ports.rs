@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::cache::{NodeInfo, collide};
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
 use crate::view::pod::HostPort;
-use crate::world::World;
 
 const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
 
@@ -17,7 +17,7 @@ impl Plugin for NodePorts {
         "NodePorts"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         if pod.host_ports.is_empty() {
             return PreFilter::Skip;
         }
@@ -28,7 +28,7 @@ impl Plugin for NodePorts {
         matches!(about, About::Node | About::PodGone)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::PodGone(gone) => {

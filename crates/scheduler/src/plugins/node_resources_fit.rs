@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{
     About, ClusterEvent, Code, Filter, MAX_NODE_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, PreScore,
     Rejection,
 };
 use crate::view::{Node, Pod, Resources};
-use crate::world::World;
 
 pub(crate) struct NodeResourcesFit;
 
@@ -19,11 +19,16 @@ impl Plugin for NodeResourcesFit {
         "NodeResourcesFit"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         PreFilter::Filter(Box::new(Fits { wanted: &pod.requests }))
     }
 
-    fn pre_score<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+    fn pre_score<'w>(
+        &'w self,
+        _state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
         PreScore::Score(Box::new(LeastAllocated { wanted: &pod.assumed_requests }))
     }
 
@@ -31,7 +36,7 @@ impl Plugin for NodeResourcesFit {
         matches!(about, About::Node | About::PodGone | About::PodChanged | About::PendingPod)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::PodGone(gone) => gone.has_place(),
             ClusterEvent::PodChanged { old, new, changes } => {

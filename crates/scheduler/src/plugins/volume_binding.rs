@@ -12,13 +12,13 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{
     About, BindError, ClusterEvent, Filter, NodeFilter, Plugin, PreBind, PreFilter, Rejection,
 };
 use crate::storage::{PodClaims, PodVolumes, Storage};
 use crate::view::storage::{Claim, PersistentVolume, SELECTED_NODE};
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 const UNBOUND: &str = "pod has unbound immediate PersistentVolumeClaims";
 /// Annotation of a volume whose claim was chosen by the binder and not by the volume's creator.
@@ -53,39 +53,39 @@ impl Plugin for VolumeBinding {
         "VolumeBinding"
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        match world.storage.claims_of(pod) {
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        match state.storage.claims_of(pod) {
             Err(reason) => PreFilter::Reject(Rejection::unresolvable(reason)),
             Ok(None) => PreFilter::Skip,
             Ok(Some(claims)) if !claims.immediate.is_empty() => {
                 PreFilter::Reject(Rejection::unresolvable(UNBOUND))
             }
             Ok(Some(claims)) => {
-                PreFilter::Filter(Box::new(Reachable { storage: &world.storage, claims: Arc::new(claims) }))
+                PreFilter::Filter(Box::new(Reachable { storage: &state.storage, claims: Arc::new(claims) }))
             }
         }
     }
 
-    fn reserve(&self, world: &mut World, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
-        let Ok(Some(claims)) = world.storage.claims_of(pod) else { return Ok(()) };
-        let Some(node) = world.cache.find(node).and_then(|info| info.node.clone()) else { return Ok(()) };
-        let needed = world.storage.volumes_on(&claims, &node)?;
+    fn reserve(&self, state: &mut ClusterState, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
+        let Ok(Some(claims)) = state.storage.claims_of(pod) else { return Ok(()) };
+        let Some(node) = state.cache.find(node).and_then(|info| info.node.clone()) else { return Ok(()) };
+        let needed = state.storage.volumes_on(&claims, &node)?;
         if !needed.is_empty() {
-            world.storage.reserve(&pod.metadata.uid, &node.metadata.name, needed);
+            state.storage.reserve(&pod.metadata.uid, &node.metadata.name, needed);
         }
         Ok(())
     }
 
-    fn unreserve(&self, world: &mut World, pod: &Pod, _node: &str) {
-        world.storage.unreserve(&pod.metadata.uid);
+    fn unreserve(&self, state: &mut ClusterState, pod: &Pod, _node: &str) {
+        state.storage.unreserve(&pod.metadata.uid);
     }
 
-    fn pre_bind(&self, world: &World, pod: &Arc<Pod>, node: &str) -> Option<PreBind> {
+    fn pre_bind(&self, state: &ClusterState, pod: &Arc<Pod>, node: &str) -> Option<PreBind> {
         let writer = self.writer.clone()?;
-        let claims = world.storage.claims_of(pod).ok().flatten()?;
-        let needed = world.storage.reserved(&pod.metadata.uid).map(Arc::clone);
-        let node = world.cache.find(node)?.node.clone()?;
-        let cluster = world.cluster.clone();
+        let claims = state.storage.claims_of(pod).ok().flatten()?;
+        let needed = state.storage.reserved(&pod.metadata.uid).map(Arc::clone);
+        let node = state.cache.find(node)?.node.clone()?;
+        let cluster = state.cluster.clone();
         let steps = async move {
             writer.check_bound(&cluster, &claims.bound).await?;
             match &needed {
@@ -96,15 +96,15 @@ impl Plugin for VolumeBinding {
         Some(PreBind::new(steps).parallel())
     }
 
-    fn post_bind(&self, world: &mut World, pod: &Pod, _node: &str) {
-        world.storage.settle(&pod.metadata.uid);
+    fn post_bind(&self, state: &mut ClusterState, pod: &Pod, _node: &str) {
+        state.storage.settle(&pod.metadata.uid);
     }
 
     fn wants(&self, about: About) -> bool {
         matches!(about, About::Node | About::Storage)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) | ClusterEvent::VolumeChanged { .. } => true,
             ClusterEvent::NodeChanged { changes, .. } => changes.labels,

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
 use crate::view::storage::{Disk, PodVolume};
-use crate::world::World;
 
 const DISK_CONFLICT: &str = "node(s) had no available disk";
 const ONE_POD_ONLY: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
@@ -20,10 +20,10 @@ impl Plugin for VolumeRestrictions {
         "VolumeRestrictions"
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         let mut exclusive = Vec::new();
         for name in pod.volumes.iter().filter_map(plain_claim) {
-            let Some(claim) = world.storage.claim(pod.namespace(), name) else {
+            let Some(claim) = state.storage.claim(pod.namespace(), name) else {
                 let reason = format!("persistentvolumeclaim \"{name}\" not found");
                 return PreFilter::Reject(Rejection::unresolvable(reason));
             };
@@ -31,7 +31,7 @@ impl Plugin for VolumeRestrictions {
                 exclusive.push(name);
             }
         }
-        let taken = exclusive.iter().filter(|name| world.cache.is_claim_used(pod.namespace(), name)).count();
+        let taken = exclusive.iter().filter(|name| state.cache.is_claim_used(pod.namespace(), name)).count();
         if taken == 0 && disks(pod).next().is_none() {
             return PreFilter::Skip;
         }
@@ -43,7 +43,7 @@ impl Plugin for VolumeRestrictions {
         matches!(about, About::Node | About::PodGone | About::Storage)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::ClaimChanged { old: None, new } => {

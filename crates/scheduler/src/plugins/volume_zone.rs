@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
 use crate::view::node::{REGION, ZONE};
 use crate::view::storage::{PersistentVolume, PodVolume};
-use crate::world::World;
 
 const REASON: &str = "node(s) had no available volume zone";
 
@@ -37,11 +37,11 @@ impl Plugin for VolumeZone {
         "VolumeZone"
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         let mut places = Vec::new();
         for volume in &pod.volumes {
             let PodVolume::Claim(name) = volume else { continue };
-            match place_of_claim(world, pod, name) {
+            match place_of_claim(state, pod, name) {
                 Ok(of_claim) => places.extend(of_claim),
                 Err(reason) => return PreFilter::Reject(Rejection::unresolvable(reason)),
             }
@@ -53,7 +53,7 @@ impl Plugin for VolumeZone {
         matches!(about, About::Node | About::Storage)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::NodeChanged { changes, .. } => changes.labels,
@@ -71,8 +71,8 @@ impl Plugin for VolumeZone {
     }
 }
 
-fn place_of_claim(world: &World, pod: &Pod, name: &str) -> Result<Vec<Place>, String> {
-    let storage = &world.storage;
+fn place_of_claim(state: &ClusterState, pod: &Pod, name: &str) -> Result<Vec<Place>, String> {
+    let storage = &state.storage;
     let Some(claim) = storage.claim(pod.namespace(), name) else {
         return Err(format!("persistentvolumeclaim \"{name}\" not found"));
     };

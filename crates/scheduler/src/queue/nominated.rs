@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_promised_one_node_at_most() {
+    fn pod_is_nominated_to_one_node_at_most() {
         let mut pod = Pod::default();
         pod.metadata.uid = "u".into();
         let pod = Arc::new(pod);

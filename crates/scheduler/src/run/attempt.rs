@@ -6,7 +6,7 @@ use coracle_base::{Task, Timestamp};
 
 use super::NO_NODES;
 use super::binding::{self, Permitted, Started, is_refusal};
-use super::cluster::{Cluster, Rules};
+use super::cluster::{Cluster, SchedulerShared};
 use super::effects::{Effects, Finished, Preemption, Reason, Refused};
 use crate::cycle::{self, Outcome, Point, Status, Trace};
 use crate::framework::{Diagnosis, Nomination, PluginSet, PostFilter, Rejection};
@@ -32,38 +32,38 @@ pub(super) fn schedule(
     now: Timestamp,
 ) -> Begun {
     let Popped { pod, profile } = popped;
-    if cluster.world.cache.pod(&pod.metadata.uid).is_some() {
+    if cluster.state.cache.pod(&pod.metadata.uid).is_some() {
         // Another scheduler has assigned the pod meanwhile.
         cluster.queue.remove(&pod.metadata.uid);
         return Vec::new();
     }
     if pod.is_terminating() {
-        effects.skipped(&cluster.world.cluster, &pod);
+        effects.skipped(&cluster.state.cluster, &pod);
         cluster.queue.remove(&pod.metadata.uid);
         return Vec::new();
     }
-    let rules = Arc::clone(&cluster.rules);
-    let began = rules.clock.uptime();
+    let shared = Arc::clone(&cluster.shared);
+    let began = shared.clock.uptime();
     let outcome = {
-        let Cluster { world, turns, .. } = &mut *cluster;
-        cycle::schedule(&rules.profiles[profile], world, &pod, turns, trace)
+        let Cluster { state, cycle_state, .. } = &mut *cluster;
+        cycle::schedule(&shared.profiles[profile], state, &pod, cycle_state, trace)
     };
-    rules.metrics.algorithm(rules.clock.uptime().saturating_sub(began));
+    shared.metrics.algorithm(shared.clock.uptime().saturating_sub(began));
     let started = Started { at: began, is_sampled: trace.is_sampled() };
-    let mut attempt = Attempted { cluster, rules: &rules, effects, trace, profile, pod, started, now };
+    let mut attempt = Attempted { cluster, shared: &shared, effects, trace, profile, pod, started, now };
     let begun = match outcome {
         Outcome::Fits(node) => attempt.place(&node),
         Outcome::Refused(diagnosis, made_room) => attempt.refuse(&diagnosis, made_room),
         Outcome::NoNodes => attempt.park(&Diagnosis::default(), NO_NODES, &Nomination::Clear),
         Outcome::Failed(message) => attempt.fail(&message),
     };
-    rules.metrics.traced(profile, trace);
+    shared.metrics.traced(profile, trace);
     begun
 }
 
 struct Attempted<'a> {
     cluster: &'a mut Cluster,
-    rules: &'a Rules,
+    shared: &'a SchedulerShared,
     effects: &'a Effects,
     trace: &'a mut Trace,
     profile: usize,
@@ -76,9 +76,9 @@ impl Attempted<'_> {
     /// Assumes the pod on its node, and binds it unless Reserve or Permit plugins object.
     fn place(&mut self, node: &str) -> Begun {
         let placed = Arc::new(self.pod.on_node(node));
-        self.cluster.world.cache.assume(Arc::clone(&placed));
-        self.cluster.world.nominated.remove(&placed.metadata.uid);
-        let profile = &self.rules.profiles[self.profile];
+        self.cluster.state.cache.assume(Arc::clone(&placed));
+        self.cluster.state.nominated.remove(&placed.metadata.uid);
+        let profile = &self.shared.profiles[self.profile];
         let asked = self.trace.begin();
         let reserved = binding::reserve(self.cluster, profile, &placed, self.trace);
         let status =
@@ -111,36 +111,36 @@ impl Attempted<'_> {
     /// Undoes the assumption after a Reserve or Permit plugin rejected the pod.
     fn take_back(&mut self, placed: &Pod, point: &str, by: usize, rejection: &Rejection) -> Begun {
         binding::unreserve(self.cluster, self.profile, placed);
-        self.cluster.world.cache.forget(&placed.metadata.uid);
+        self.cluster.state.cache.forget(&placed.metadata.uid);
         if is_refusal(rejection) {
             let diagnosis = Diagnosis::of_one_node(Some(by), rejection);
             return self.park(&diagnosis, &diagnosis.to_string(), &Nomination::Clear);
         }
-        let name = self.rules.profiles[self.profile].plugins[by].plugin.name();
+        let name = self.shared.profiles[self.profile].plugins[by].plugin.name();
         self.fail(&format!("running {point} plugin \"{name}\": {rejection}"))
     }
 
     fn refuse(&mut self, diagnosis: &Diagnosis, made_room: PostFilter) -> Begun {
         let PostFilter { nomination, victims, .. } = made_room;
-        if self.rules.profiles[self.profile].place_of("DefaultPreemption").is_some() {
-            self.rules.metrics.preempted();
+        if self.shared.profiles[self.profile].place_of("DefaultPreemption").is_some() {
+            self.shared.metrics.preempted();
         }
-        let world = &mut self.cluster.world;
+        let state = &mut self.cluster.state;
         match &nomination {
             Nomination::Keep => {}
-            Nomination::Clear => world.nominated.remove(&self.pod.metadata.uid),
-            Nomination::Node(node) => world.nominated.set(&self.pod, node),
+            Nomination::Clear => state.nominated.remove(&self.pod.metadata.uid),
+            Nomination::Node(node) => state.nominated.set(&self.pod, node),
         }
         let message = diagnosis.to_string();
         let Nomination::Node(node) = &nomination else { return self.park(diagnosis, &message, &nomination) };
-        let mut outdone = world.nominated.on(node).to_vec();
+        let mut outdone = state.nominated.on(node).to_vec();
         outdone.retain(|other| other.priority < self.pod.priority);
         for other in &outdone {
-            world.nominated.remove(&other.metadata.uid);
+            state.nominated.remove(&other.metadata.uid);
         }
-        self.rules.metrics.victims(victims.len());
+        self.shared.metrics.victims(victims.len());
         self.count(AttemptResult::Unschedulable);
-        let id = self.cluster.world.cluster.clone();
+        let id = self.cluster.state.cluster.clone();
         // The condition is written first, so that the reason for a deleted victim can be looked up.
         let told = self.tell(Reason::Unschedulable, &message, &nomination);
         let victims = victims.into_iter().filter(|victim| !victim.is_terminating());
@@ -152,8 +152,8 @@ impl Attempted<'_> {
 
     /// Preempts a victim that is not bound yet, without deleting it. False if the victim is bound already.
     fn preempt_in_memory(&self, victim: &Pod, node: &str) -> bool {
-        let (id, uid) = (&self.cluster.world.cluster, &victim.metadata.uid);
-        let is_going = match self.rules.waiting.get(id, uid) {
+        let (id, uid) = (&self.cluster.state.cluster, &victim.metadata.uid);
+        let is_going = match self.shared.waiting.get(id, uid) {
             Some(waiting) => waiting.preempt(PREEMPTED),
             None => self.cluster.pre_binding.get(uid).is_some_and(|pre_binding| pre_binding.cancel()),
         };
@@ -174,25 +174,25 @@ impl Attempted<'_> {
     fn fail(&mut self, message: &str) -> Begun {
         self.count(AttemptResult::Error);
         self.cluster.queue.failed(&self.pod.metadata.uid, self.now);
-        self.cluster.world.nominated.remove(&self.pod.metadata.uid);
+        self.cluster.state.nominated.remove(&self.pod.metadata.uid);
         self.tell(Reason::SchedulerError, message, &Nomination::Clear).into_iter().collect()
     }
 
     fn tell(&self, reason: Reason, message: &str, nomination: &Nomination) -> Option<Task<Finished>> {
         let refused = Refused { pod: &self.pod, reason, message, nomination };
-        self.effects.refused(&self.cluster.world.cluster, refused)
+        self.effects.refused(&self.cluster.state.cluster, refused)
     }
 
     fn count(&self, result: AttemptResult) {
-        let took = self.rules.clock.uptime().saturating_sub(self.started.at);
-        self.rules.metrics.attempted(self.profile, result, took);
+        let took = self.shared.clock.uptime().saturating_sub(self.started.at);
+        self.shared.metrics.attempted(self.profile, result, took);
     }
 }
 
 /// Retries a pod after its victims were evicted.
 pub(super) fn made_room(cluster: &mut Cluster, pod: &Pod, plugins: PluginSet, now: Timestamp) {
     let uid = &pod.metadata.uid;
-    if cluster.world.cache.pod(uid).is_some() {
+    if cluster.state.cache.pod(uid).is_some() {
         // Another scheduler has assigned the pod meanwhile.
         cluster.queue.remove(uid);
     } else {

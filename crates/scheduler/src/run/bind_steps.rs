@@ -54,18 +54,18 @@ fn status(is_done: bool) -> Status {
 impl BindSteps {
     /// Collects the PreBind and Bind steps for a pod.
     pub(super) fn new(cluster: &Cluster, pod: &Arc<Pod>, profile: usize, is_sampled: bool) -> Self {
-        let (rules, world, node) = (&cluster.rules, &cluster.world, &*pod.node_name);
-        let plugins = &rules.profiles[profile].plugins;
-        let began = rules.clock.uptime();
+        let (shared, state, node) = (&cluster.shared, &cluster.state, &*pod.node_name);
+        let plugins = &shared.profiles[profile].plugins;
+        let began = shared.clock.uptime();
         let before: Vec<_> = (plugins.iter())
-            .filter_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.pre_bind(world, pod, node)?)))
+            .filter_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.pre_bind(state, pod, node)?)))
             .collect();
         let status = if before.is_empty() { Status::Skip } else { Status::Success };
-        let took = rules.clock.uptime().saturating_sub(began);
-        rules.metrics.passed(profile, Point::PreBindPreFlight, status, took);
+        let took = shared.clock.uptime().saturating_sub(began);
+        shared.metrics.passed(profile, Point::PreBindPreFlight, status, took);
         let bind = (plugins.iter())
-            .find_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.bind(world, pod, node)?)));
-        let costs = Costs { clock: rules.clock.clone(), metrics: Arc::clone(&rules.metrics), is_sampled };
+            .find_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.bind(state, pod, node)?)));
+        let costs = Costs { clock: shared.clock.clone(), metrics: Arc::clone(&shared.metrics), is_sampled };
         Self { before, bind, profile, costs }
     }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_may_be_at_it_together_are() {
+    fn adjacent_parallel_steps_are_grouped() {
         let before =
             vec![("a", done().parallel()), ("b", done().parallel()), ("c", done()), ("d", done().parallel())];
         let names: Vec<Vec<_>> =
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn neighbours_can_wait_for_each_other_and_a_failure_ends_all() {
+    async fn parallel_steps_run_concurrently_and_fail_together() {
         let (sender, receiver) = oneshot::channel();
         let first = PreBind::new(async move { receiver.await.map_err(|error| BindError(error.to_string())) });
         let second = PreBind::new(async move { sender.send(()).map_err(|()| BindError::new("gone")) });
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_called_off_says_why() {
+    async fn cancelled_step_returns_the_preemption_error() {
         let guard = PreBinding::default();
         assert!(guard.cancel());
         let endless = PreBind::new(std::future::pending());

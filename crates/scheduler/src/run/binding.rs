@@ -56,7 +56,7 @@ pub(super) fn reserve(
 ) -> Result<(), (usize, Rejection)> {
     for (place, enabled) in profile.plugins.iter().enumerate() {
         let asked = trace.begin_plugin();
-        let answer = enabled.plugin.reserve(&mut cluster.world, pod, &pod.node_name);
+        let answer = enabled.plugin.reserve(&mut cluster.state, pod, &pod.node_name);
         let status = answer.as_ref().map_or_else(|rejection| rejection.code.into(), |()| Status::Success);
         trace.end_plugin(Point::Reserve, place, status, asked);
         answer.map_err(|rejection| (place, rejection))?;
@@ -66,13 +66,13 @@ pub(super) fn reserve(
 
 /// Runs the unreserve step of all plugins in reverse order.
 pub(super) fn unreserve(cluster: &mut Cluster, profile: usize, pod: &Pod) {
-    let rules = Arc::clone(&cluster.rules);
-    let began = rules.clock.uptime();
-    for enabled in rules.profiles[profile].plugins.iter().rev() {
-        enabled.plugin.unreserve(&mut cluster.world, pod, &pod.node_name);
+    let shared = Arc::clone(&cluster.shared);
+    let began = shared.clock.uptime();
+    for enabled in shared.profiles[profile].plugins.iter().rev() {
+        enabled.plugin.unreserve(&mut cluster.state, pod, &pod.node_name);
     }
-    let took = rules.clock.uptime().saturating_sub(began);
-    rules.metrics.passed(profile, Point::Unreserve, Status::Success, took);
+    let took = shared.clock.uptime().saturating_sub(began);
+    shared.metrics.passed(profile, Point::Unreserve, Status::Success, took);
 }
 
 /// Runs the Permit plugins until one rejects the pod.
@@ -85,7 +85,7 @@ pub(super) fn permit(
     let mut waits = Vec::new();
     for (place, enabled) in profile.plugins.iter().enumerate() {
         let asked = trace.begin_plugin();
-        let answer = enabled.plugin.permit(&cluster.world, pod, &pod.node_name);
+        let answer = enabled.plugin.permit(&cluster.state, pod, &pod.node_name);
         let status = match &answer {
             Permit::Allow => Status::Success,
             Permit::Wait(_) => Status::Wait,
@@ -111,22 +111,22 @@ pub(super) fn hold(
     started: Started,
     now: Timestamp,
 ) {
-    let rules = Arc::clone(&cluster.rules);
+    let shared = Arc::clone(&cluster.shared);
     let names =
-        |(place, time): &(usize, Duration)| (rules.profiles[profile].plugins[*place].plugin.name(), *time);
+        |(place, time): &(usize, Duration)| (shared.profiles[profile].plugins[*place].plugin.name(), *time);
     let named: Vec<_> = waits.iter().map(names).collect();
     let plugins: PluginSet = waits.iter().map(|(place, _)| *place).collect();
     let held = Held {
         pod: Arc::clone(&pod),
         refusal: Refusal { profile, plugins, pending: PluginSet::default() },
         hint: Hint::Skip,
-        announced: Task::spawn("pod status", effects.announce(&cluster.world, &pod)),
+        announced: Task::spawn("pod status", effects.announce(&cluster.state, &pod)),
         started,
-        since: rules.clock.uptime(),
+        since: shared.clock.uptime(),
     };
     let uid = pod.metadata.uid.clone();
     cluster.held.insert(uid.clone(), held);
-    rules.waiting.add(PodId::new(&cluster.world.cluster, &uid), &pod, &named, now);
+    shared.waiting.add(PodId::new(&cluster.state.cluster, &uid), &pod, &named, now);
 }
 
 /// Acts on the verdict about a waiting pod.
@@ -138,19 +138,19 @@ pub(super) fn settle(
     now: Timestamp,
 ) -> Begun {
     let Some(held) = cluster.held.remove(uid) else { return Vec::new() };
-    let rules = Arc::clone(&cluster.rules);
+    let shared = Arc::clone(&cluster.shared);
     let status = match &verdict {
         Verdict::Allowed => Status::Success,
         Verdict::Rejected { .. } => Status::Unschedulable,
         Verdict::Preempted { .. } => Status::Error,
     };
-    rules.metrics.waited(status, rules.clock.uptime().saturating_sub(held.since));
+    shared.metrics.waited(status, shared.clock.uptime().saturating_sub(held.since));
     match verdict {
         Verdict::Allowed => {
             bind(cluster, effects, &held.pod, held.refusal.profile, Some(held.announced), held.started)
         }
         Verdict::Rejected { plugin, message } => {
-            let by = rules.profiles[held.refusal.profile].place_of(&plugin);
+            let by = shared.profiles[held.refusal.profile].place_of(&plugin);
             let diagnosis = Diagnosis::of_one_node(by, &Rejection::resolvable(message));
             give_back(
                 cluster,
@@ -183,7 +183,7 @@ fn give_back(
     take_back(cluster, refusal.profile, &pod, now);
     count_failure(cluster, refusal.profile, reason, started);
     let uid = &pod.metadata.uid;
-    let pending = cluster.queue.get(uid).filter(|_| cluster.world.cache.pod(uid).is_none()).cloned();
+    let pending = cluster.queue.get(uid).filter(|_| cluster.state.cache.pod(uid).is_none()).cloned();
     let is_gone = pending.is_none();
     match reason {
         _ if is_gone => drop(cluster.queue.remove(uid)),
@@ -196,7 +196,7 @@ fn give_back(
     let known = pending.unwrap_or_else(|| Arc::clone(&pod));
     let refused = Refused { pod: &known, reason, message, nomination: &Nomination::Clear };
     effects
-        .refused_after(&cluster.world.cluster, refused, is_gone, announced, &pod.node_name)
+        .refused_after(&cluster.state.cluster, refused, is_gone, announced, &pod.node_name)
         .into_iter()
         .collect()
 }
@@ -204,7 +204,7 @@ fn give_back(
 /// Removes an assumed pod from its node, which may make other pods schedulable.
 fn take_back(cluster: &mut Cluster, profile: usize, pod: &Arc<Pod>, now: Timestamp) {
     unreserve(cluster, profile, pod);
-    if let Some(forgotten) = cluster.world.cache.forget(&pod.metadata.uid) {
+    if let Some(forgotten) = cluster.state.cache.forget(&pod.metadata.uid) {
         cluster.wake(&ClusterEvent::PodGone(forgotten), now);
     }
 }
@@ -214,8 +214,8 @@ fn count_failure(cluster: &Cluster, profile: usize, reason: Reason, started: Sta
         Reason::Unschedulable => AttemptResult::Unschedulable,
         Reason::SchedulerError => AttemptResult::Error,
     };
-    let took = cluster.rules.clock.uptime().saturating_sub(started.at);
-    cluster.rules.metrics.attempted(profile, result, took);
+    let took = cluster.shared.clock.uptime().saturating_sub(started.at);
+    cluster.shared.metrics.attempted(profile, result, took);
 }
 
 /// Starts the binding cycle of a pod.
@@ -227,7 +227,7 @@ pub(super) fn bind(
     announced: Option<Task<()>>,
     started: Started,
 ) -> Begun {
-    cluster.rules.metrics.binding(1.0);
+    cluster.shared.metrics.binding(1.0);
     let (task, pre_binding) = effects.bind(cluster, pod, profile, announced, started);
     if let Some(pre_binding) = pre_binding {
         cluster.pre_binding.insert(pod.metadata.uid.clone(), pre_binding);
@@ -281,33 +281,33 @@ pub(super) fn bound(
     started: Started,
     now: Timestamp,
 ) -> Begun {
-    let rules = Arc::clone(&cluster.rules);
+    let shared = Arc::clone(&cluster.shared);
     let uid = &pod.metadata.uid;
     let history = cluster.queue.history(uid);
     cluster.queue.remove(uid);
     cluster.pre_binding.remove(uid);
-    rules.metrics.binding(-1.0);
-    rules.metrics.attempted(
+    shared.metrics.binding(-1.0);
+    shared.metrics.attempted(
         profile,
         AttemptResult::Scheduled,
-        rules.clock.uptime().saturating_sub(started.at),
+        shared.clock.uptime().saturating_sub(started.at),
     );
     if let Some(first) = history.first_active {
-        rules.metrics.scheduled(history.attempts, now.since(first), history.was_flushed);
+        shared.metrics.scheduled(history.attempts, now.since(first), history.was_flushed);
     }
-    let asked = rules.clock.uptime();
+    let asked = shared.clock.uptime();
     let mut last = asked;
-    for enabled in &rules.profiles[profile].plugins {
-        enabled.plugin.post_bind(&mut cluster.world, pod, &pod.node_name);
+    for enabled in &shared.profiles[profile].plugins {
+        enabled.plugin.post_bind(&mut cluster.state, pod, &pod.node_name);
         if started.is_sampled {
-            let now = rules.clock.uptime();
+            let now = shared.clock.uptime();
             let took = now.saturating_sub(std::mem::replace(&mut last, now));
-            rules.metrics.asked(enabled.plugin.name(), Point::PostBind, Status::Success, took);
+            shared.metrics.asked(enabled.plugin.name(), Point::PostBind, Status::Success, took);
         }
     }
-    let took = rules.clock.uptime().saturating_sub(asked);
-    rules.metrics.passed(profile, Point::PostBind, Status::Success, took);
-    effects.bound(&cluster.world.cluster, pod);
+    let took = shared.clock.uptime().saturating_sub(asked);
+    shared.metrics.passed(profile, Point::PostBind, Status::Success, took);
+    effects.bound(&cluster.state.cluster, pod);
     Vec::new()
 }
 
@@ -331,10 +331,10 @@ pub(super) fn unbound(
     let Unbound { pod, profile, was_announced, error, started } = *unbound;
     let uid = &pod.metadata.uid;
     cluster.pre_binding.remove(uid);
-    cluster.rules.metrics.binding(-1.0);
+    cluster.shared.metrics.binding(-1.0);
     count_failure(cluster, profile, Reason::SchedulerError, started);
     take_back(cluster, profile, pod, now);
-    let is_placed = cluster.world.cache.pod(uid).is_some();
+    let is_placed = cluster.state.cache.pod(uid).is_some();
     let Some(pending) = cluster.queue.get(uid).filter(|_| !is_placed).cloned() else {
         cluster.queue.remove(uid);
         return Vec::new();
@@ -343,7 +343,7 @@ pub(super) fn unbound(
     let known = if was_announced { Arc::new(pending.promised(&pod.node_name)) } else { pending };
     let reason = Reason::SchedulerError;
     let refused = Refused { pod: &known, reason, message: error, nomination: &Nomination::Clear };
-    effects.refused(&cluster.world.cluster, refused).into_iter().collect()
+    effects.refused(&cluster.state.cluster, refused).into_iter().collect()
 }
 
 /// True if the pod was rejected, false if the plugin failed.
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_finished_is_not_called_off_and_the_other_way_round() {
+    fn finished_pre_binding_cannot_be_cancelled_and_the_reverse() {
         let first = PreBinding::default();
         assert!(first.finish() && !first.cancel());
         let second = PreBinding::default();

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use coracle_base::{Rng, Timestamp};
 use coracle_runtime::ClusterId;
 
-use super::cluster::{Cluster, Rules};
+use super::cluster::{Cluster, SchedulerShared};
 use crate::queue::Popped;
 
 /// The state of every cluster that has nodes or pods.
 pub(super) struct Clusters {
-    rules: Arc<Rules>,
+    shared: Arc<SchedulerShared>,
     rng: Rng,
     clusters: HashMap<ClusterId, Cluster>,
     /// Clusters with a pod that can be popped, in turn.
@@ -23,9 +23,9 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    pub(super) fn new(rules: Arc<Rules>, rng: Rng) -> Self {
+    pub(super) fn new(shared: Arc<SchedulerShared>, rng: Rng) -> Self {
         Self {
-            rules,
+            shared,
             rng,
             clusters: HashMap::new(),
             ready: VecDeque::new(),
@@ -38,7 +38,7 @@ impl Clusters {
     /// Runs `act` on a cluster, which is created if needed and dropped afterwards if it is empty.
     pub(super) fn with<T>(&mut self, id: &ClusterId, act: impl FnOnce(&mut Cluster) -> T) -> T {
         let cluster = self.clusters.entry(id.clone()).or_insert_with(|| {
-            Cluster::new(id.clone(), Arc::clone(&self.rules), Rng::seeded(self.rng.u64()))
+            Cluster::new(id.clone(), Arc::clone(&self.shared), Rng::seeded(self.rng.u64()))
         });
         let answer = act(cluster);
         cluster.count();

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use super::bind_steps::BindSteps;
 use super::binding::{PreBinding, Started};
 use super::cluster::Cluster;
+use crate::cluster_state::ClusterState;
 use crate::framework::status::shortened;
 use crate::framework::{BindError, Nomination, PluginSet};
 use crate::view::Pod;
-use crate::world::World;
 
 /// Reason of the pod's `PodScheduled` condition.
 #[derive(Clone, Copy, Debug)]
@@ -100,10 +100,10 @@ impl Effects {
         let steps = BindSteps::new(cluster, pod, profile, started.is_sampled);
         let pre_binding = steps.has_to_prepare().then(PreBinding::default);
         let announces = announced.is_none() && pre_binding.is_some();
-        let announcing = announces.then(|| self.announce(&cluster.world, pod));
+        let announcing = announces.then(|| self.announce(&cluster.state, pod));
         let was_announced = announced.is_some() || announces;
         let guard = pre_binding.clone();
-        let (cluster, pod) = (cluster.world.cluster.clone(), Arc::clone(pod));
+        let (cluster, pod) = (cluster.state.cluster.clone(), Arc::clone(pod));
         let task = Task::spawn("bind", async move {
             if let Some(announced) = announced {
                 // It fails only if it panicked, and then nothing was written.
@@ -121,8 +121,12 @@ impl Effects {
     }
 
     /// Writes the nominated node to the pod's status, for pods that wait or have PreBind steps.
-    pub(super) fn announce(&self, world: &World, pod: &Pod) -> impl Future<Output = ()> + Send + 'static {
-        let (pods, key) = (self.pods.clone(), world.key_of(pod));
+    pub(super) fn announce(
+        &self,
+        state: &ClusterState,
+        pod: &Pod,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (pods, key) = (self.pods.clone(), state.key_of(pod));
         let status = json!({"nominatedNodeName": pod.node_name});
         let uid = pod.metadata.uid.clone();
         async move { patch_status(&pods, &key, &uid, status).await }

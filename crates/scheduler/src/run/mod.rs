@@ -30,7 +30,7 @@ use crate::cycle::Trace;
 use crate::framework::{Signal, Signals};
 use crate::metrics::SAMPLED_PERCENT;
 use binding::Unbound;
-use cluster::Rules;
+use cluster::SchedulerShared;
 use clusters::Clusters;
 use effects::{Effects, Finished};
 pub(crate) use message::Message;
@@ -57,7 +57,7 @@ struct Counts {
 }
 
 struct Scheduler {
-    rules: Arc<Rules>,
+    shared: Arc<SchedulerShared>,
     clusters: Clusters,
     effects: Effects,
     clock: Clock,
@@ -139,8 +139,9 @@ impl Scheduler {
                 continue;
             }
             self.answer();
-            let deadline = self.clusters.deadline().into_iter().chain(self.rules.waiting.deadline()).min();
-            let (clock, rules, signals) = (self.clock.clone(), Arc::clone(&self.rules), self.signals.clone());
+            let deadline = self.clusters.deadline().into_iter().chain(self.shared.waiting.deadline()).min();
+            let (clock, shared, signals) =
+                (self.clock.clone(), Arc::clone(&self.shared), self.signals.clone());
             let time = async move {
                 match deadline {
                     Some(deadline) => clock.sleep_until(deadline).await,
@@ -156,7 +157,7 @@ impl Scheduler {
                 message = self.messages.recv() => self.take_in(message),
                 Some(finished) = self.in_flight.next() => self.finish(finished),
                 () = &mut synced, if !self.knows_all => self.begin(),
-                () = rules.waiting.decided() => self.settle(),
+                () = shared.waiting.decided() => self.settle(),
                 () = signals.news() => self.activate(),
                 () = time => self.look_at_the_time(),
             }
@@ -164,7 +165,7 @@ impl Scheduler {
         // Binding cycles in progress are finished: a pod with a chosen node is bound. Pods that still wait
         // for a Permit plugin have no node yet; the next scheduler schedules them again.
         self.settle();
-        self.rules.waiting.clear();
+        self.shared.waiting.clear();
         while let Some(finished) = self.in_flight.next().await {
             self.finish(finished);
         }
@@ -173,14 +174,14 @@ impl Scheduler {
     fn look_at_the_time(&mut self) {
         let now = self.clock.now();
         self.clusters.flush(now);
-        self.rules.waiting.expire(now);
+        self.shared.waiting.expire(now);
         self.settle();
     }
 
     /// Acts on the verdicts about waiting pods.
     fn settle(&mut self) {
         let now = self.clock.now();
-        for (id, verdict) in self.rules.waiting.take_decided() {
+        for (id, verdict) in self.shared.waiting.take_decided() {
             let effects = &self.effects;
             let begun = self
                 .clusters
@@ -268,14 +269,14 @@ impl Scheduler {
             surroundings.chain([message]).for_each(|message| cluster.take_in(message, now));
         });
         if let Some(label) = label {
-            self.rules.metrics.handled(label, self.clock.uptime().saturating_sub(began));
+            self.shared.metrics.handled(label, self.clock.uptime().saturating_sub(began));
         }
     }
 
     /// Answers the callers that wait for the scheduler to become idle, if it is.
     fn answer(&mut self) {
         if self.knows_all && self.in_flight.is_empty() && !self.clusters.is_ready() {
-            let delayed = self.clusters.delayed() + self.rules.waiting.len();
+            let delayed = self.clusters.delayed() + self.shared.waiting.len();
             self.counts.delayed.store(delayed, Ordering::Relaxed);
             for waiting in self.waiting.drain(..) {
                 // The caller may have stopped waiting.
@@ -321,7 +322,7 @@ impl Scheduler {
                 self.in_flight.extend(told);
             }
             Ok(Finished::Preempted { cluster, pod, plugins, succeeded, took }) => {
-                self.rules.metrics.sent_away(succeeded, took);
+                self.shared.metrics.sent_away(succeeded, took);
                 self.clusters.with(&cluster, |cluster| attempt::made_room(cluster, &pod, plugins, now));
             }
             Ok(Finished::Told) => {}

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 
 use super::attempt::{self, Begun};
 use super::binding;
-use super::cluster::{Cluster, Rules};
+use super::cluster::{Cluster, SchedulerShared};
 use super::effects::{Effects, Finished};
 use super::message::Message;
+use crate::cluster_state::ClusterState;
 use crate::config::{Config, PluginConfig, nobodys_handle};
 use crate::cycle::Trace;
 use crate::fixture::{merged, node, placed, pod, wanting};
@@ -26,7 +27,6 @@ use crate::framework::{About, ClusterEvent, Handle, Permit, Plugin, Rejection};
 use crate::plugins::{self, Writers};
 use crate::queue::{Backoff, PrioritySort};
 use crate::view::Pod;
-use crate::world::World;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,23 +42,23 @@ impl Plugin for Gang {
         "Gang"
     }
 
-    fn reserve(&self, _world: &mut World, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
+    fn reserve(&self, _state: &mut ClusterState, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
         self.reserved.lock().unwrap().push(format!("{} on {node}", pod.name()));
         Ok(())
     }
 
-    fn unreserve(&self, _world: &mut World, pod: &Pod, _node: &str) {
+    fn unreserve(&self, _state: &mut ClusterState, pod: &Pod, _node: &str) {
         let own = format!("{} on", pod.name());
         self.reserved.lock().unwrap().retain(|reserved| !reserved.starts_with(&own));
     }
 
-    fn permit(&self, world: &World, pod: &Arc<Pod>, _node: &str) -> Permit {
+    fn permit(&self, state: &ClusterState, pod: &Arc<Pod>, _node: &str) -> Permit {
         match pod.labels().get("gang") {
             None => Permit::Allow,
             Some("broken") => Permit::Reject(Rejection::error("the list of members is gone")),
             Some("closed") => Permit::Reject(Rejection::resolvable("the gang is closed")),
             Some(size) => {
-                let waiting = self.handle.waiting_pods().list(world.cluster());
+                let waiting = self.handle.waiting_pods().list(state.cluster());
                 if waiting.len() + 1 < size.parse().unwrap() {
                     return Permit::Wait(30 * SECOND);
                 }
@@ -72,7 +72,7 @@ impl Plugin for Gang {
         matches!(about, About::Node)
     }
 
-    fn hint(&self, _world: &World, _pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, _pod: &Pod, event: &ClusterEvent) -> bool {
         matches!(event, ClusterEvent::NodeAdded(_))
     }
 }
@@ -102,7 +102,7 @@ impl Scene {
         let writers = Writers { pods: Some(pods.clone()), volumes: None };
         let profile =
             plugins::profile(&config.profiles[0], &config.registry, &writers, &handle, None).unwrap();
-        let rules = Rules {
+        let shared = SchedulerShared {
             profiles: vec![profile],
             sort: Arc::new(PrioritySort),
             backoff: Backoff { initial: SECOND, max: 10 * SECOND, parked_at_most: 300 * SECOND },
@@ -111,7 +111,7 @@ impl Scene {
             clock: clock.clone(),
             gated: Default::default(),
         };
-        let cluster = Cluster::new(ClusterId::default(), Arc::new(rules), Rng::seeded(1));
+        let cluster = Cluster::new(ClusterId::default(), Arc::new(shared), Rng::seeded(1));
         let effects = Effects { pods, recorders: HashMap::new(), clock };
         let mut scene = Self { cluster, effects, handle, reserved, asked };
         scene.node("n");
@@ -200,7 +200,7 @@ fn member(name: &str, gang: &str, more: Value) -> Arc<Pod> {
 }
 
 #[tokio::test]
-async fn a_gang_goes_when_all_of_it_has_a_place() {
+async fn gang_is_bound_when_all_members_have_a_node() {
     let mut scene = Scene::new();
     for name in ["one", "two", "three"] {
         scene.pod(None, Some(&member(name, "3", json!({}))));
@@ -209,7 +209,7 @@ async fn a_gang_goes_when_all_of_it_has_a_place() {
     scene.schedule().await;
     tokio::task::yield_now().await;
     assert_eq!(scene.waiting(), ["one", "two"]);
-    assert!(scene.cluster.world.cache.is_assumed("one"), "its place is kept");
+    assert!(scene.cluster.state.cache.is_assumed("one"), "its place is kept");
     assert_eq!(scene.reserved(), ["one on n", "two on n"]);
     assert_eq!(scene.asked(), ["PATCH one/status promised \"n\"", "PATCH two/status promised \"n\""]);
     scene.schedule().await;
@@ -220,7 +220,7 @@ async fn a_gang_goes_when_all_of_it_has_a_place() {
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_is_parked_and_everything_is_taken_back() {
+async fn rejected_waiting_pod_is_parked_and_its_reservation_undone() {
     let refuse = |scene: &Scene| {
         let waiting = scene.handle.waiting_pods().get(&ClusterId::default(), "p").unwrap();
         assert!(waiting.reject("Gang", "nobody else came"));
@@ -238,16 +238,16 @@ async fn who_waits_in_vain_is_parked_and_everything_is_taken_back() {
         let told =
             format!("PATCH p/status Unschedulable: 0/1 nodes are available: 1 {message}. promised null");
         assert_eq!(scene.asked().last(), Some(&told));
-        assert!(scene.cluster.world.cache.pod("p").is_none() && scene.reserved().is_empty());
+        assert!(scene.cluster.state.cache.pod("p").is_none() && scene.reserved().is_empty());
         let refusal = scene.cluster.queue.refusal_of("p").unwrap();
-        assert_eq!(scene.cluster.rules.profiles[0].names(refusal.plugins), ["Gang"]);
+        assert_eq!(scene.cluster.shared.profiles[0].names(refusal.plugins), ["Gang"]);
         scene.node("another");
         assert!(scene.cluster.queue.is_ready(), "the plugin says that it helps");
     }
 }
 
 #[tokio::test]
-async fn what_happens_while_a_pod_waits_counts_when_it_is_refused() {
+async fn event_during_the_wait_counts_after_the_rejection() {
     let mut scene = Scene::new();
     scene.pod(None, Some(&member("p", "2", json!({}))));
     scene.schedule().await;
@@ -258,7 +258,7 @@ async fn what_happens_while_a_pod_waits_counts_when_it_is_refused() {
 }
 
 #[tokio::test]
-async fn plugins_can_refuse_at_once_or_fail() {
+async fn permit_plugin_can_reject_or_fail() {
     for (gang, told) in [
         ("closed", "PATCH p/status Unschedulable: 0/1 nodes are available: 1 the gang is closed."),
         (
@@ -271,12 +271,12 @@ async fn plugins_can_refuse_at_once_or_fail() {
         scene.schedule().await;
         assert_eq!(scene.asked(), [told]);
         assert!(scene.waiting().is_empty() && scene.reserved().is_empty());
-        assert!(scene.cluster.world.cache.pod("p").is_none());
+        assert!(scene.cluster.state.cache.pod("p").is_none());
     }
 }
 
 #[tokio::test]
-async fn who_waits_makes_room_for_who_is_more_important_without_being_deleted() {
+async fn waiting_pod_is_preempted_without_being_deleted() {
     let mut scene = Scene::new();
     let running = placed("running", "n", json!({"spec": merged(wanting("2"), json!({"priority": 9}))}));
     scene.pod(None, Some(&running));
@@ -293,12 +293,12 @@ async fn who_waits_makes_room_for_who_is_more_important_without_being_deleted() 
     scene.settle().await;
     let told = "PATCH p/status SchedulerError: waiting on permit for pod: preempted promised null";
     assert_eq!(scene.asked().last().map(String::as_str), Some(told));
-    assert!(scene.cluster.world.cache.pod("p").is_none() && scene.reserved().is_empty());
+    assert!(scene.cluster.state.cache.pod("p").is_none() && scene.reserved().is_empty());
     assert!(scene.cluster.queue.refusal_of("p").is_none(), "it is tried again by itself");
 }
 
 #[tokio::test]
-async fn who_is_gone_does_not_wait_any_more() {
+async fn deleted_pod_stops_waiting() {
     let mut scene = Scene::new();
     let (one, two) = (member("one", "9", json!({})), member("two", "9", json!({})));
     for member in [&one, &two] {
@@ -310,6 +310,6 @@ async fn who_is_gone_does_not_wait_any_more() {
     scene.pod(Some(&two), None);
     scene.settle().await;
     assert!(scene.waiting().is_empty() && scene.reserved().is_empty());
-    assert!(scene.cluster.world.cache.find("n").unwrap().pods().is_empty());
+    assert!(scene.cluster.state.cache.find("n").unwrap().pods().is_empty());
     assert!(scene.cluster.queue.get("two").is_none() && scene.cluster.queue.get("one").is_some());
 }

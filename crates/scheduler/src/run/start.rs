@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::mpsc;
 
-use super::cluster::Rules;
+use super::cluster::SchedulerShared;
 use super::clusters::Clusters;
 use super::effects::Effects;
 use super::{MAX_MESSAGES, PARKED_AT_MOST, Scheduler, message};
@@ -57,7 +57,7 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result
         parked_at_most: PARKED_AT_MOST,
     };
     let sort = Arc::clone(&config.queue_sort);
-    let rules = Arc::new(Rules {
+    let shared = Arc::new(SchedulerShared {
         profiles,
         sort,
         backoff,
@@ -68,8 +68,8 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result
     });
     let (rng, sampling) = (manager.rng(), manager.rng());
     manager.add_program(Scheduler {
-        clusters: Clusters::new(Arc::clone(&rules), rng),
-        rules,
+        clusters: Clusters::new(Arc::clone(&shared), rng),
+        shared,
         effects: Effects { pods, recorders, clock: clock.clone() },
         clock: clock.clone(),
         trace: Trace::new(clock.clone()),

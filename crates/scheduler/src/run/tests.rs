@@ -7,7 +7,7 @@ use coracle_base::{ManualClock, Rng, Timestamp};
 use coracle_runtime::{Change, ClusterId, ObjectKey};
 use serde_json::json;
 
-use super::cluster::{Cluster, Rules};
+use super::cluster::{Cluster, SchedulerShared};
 use super::message::Message;
 use crate::cycle::{Outcome, Trace, schedule};
 use crate::fixture::{merged, node, placed, pod, profile, wanting};
@@ -26,7 +26,7 @@ impl Told {
     fn new() -> Self {
         let second = Duration::from_secs(1);
         let backoff = Backoff { initial: second, max: 10 * second, parked_at_most: 300 * second };
-        let rules = Rules {
+        let shared = SchedulerShared {
             profiles: vec![profile()],
             sort: Arc::new(PrioritySort),
             backoff,
@@ -35,7 +35,7 @@ impl Told {
             clock: ManualClock::starting_at(NOW).clock(),
             gated: Default::default(),
         };
-        Self { cluster: Cluster::new(ClusterId::default(), Arc::new(rules), Rng::seeded(1)) }
+        Self { cluster: Cluster::new(ClusterId::default(), Arc::new(shared), Rng::seeded(1)) }
     }
 
     fn pod(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) {
@@ -56,11 +56,17 @@ impl Told {
     fn attempt(&mut self) -> Option<(String, Option<String>)> {
         let popped = self.cluster.queue.pop(NOW)?;
         let (name, uid) = (popped.pod.metadata.name.to_string(), &popped.pod.metadata.uid);
-        let rules = Arc::clone(&self.cluster.rules);
-        let Cluster { world, turns, queue, .. } = &mut self.cluster;
-        match schedule(&rules.profiles[popped.profile], world, &popped.pod, turns, &mut Trace::default()) {
+        let shared = Arc::clone(&self.cluster.shared);
+        let Cluster { state, cycle_state, queue, .. } = &mut self.cluster;
+        match schedule(
+            &shared.profiles[popped.profile],
+            state,
+            &popped.pod,
+            cycle_state,
+            &mut Trace::default(),
+        ) {
             Outcome::Fits(node) => {
-                world.cache.assume(Arc::new(popped.pod.on_node(&node)));
+                state.cache.assume(Arc::new(popped.pod.on_node(&node)));
                 Some((name, Some(node.into())))
             }
             Outcome::Refused(diagnosis, _) => {
@@ -77,7 +83,7 @@ impl Told {
 }
 
 #[test]
-fn a_pod_waits_until_a_node_comes_that_helps() {
+fn pod_is_retried_when_a_suitable_node_is_added() {
     let mut told = Told::new();
     let large = pod("large", json!({"spec": wanting("3")}));
     told.pod(None, Some(&large));
@@ -92,7 +98,7 @@ fn a_pod_waits_until_a_node_comes_that_helps() {
 }
 
 #[test]
-fn who_goes_makes_room_for_who_waits() {
+fn deleted_pod_makes_a_parked_pod_schedulable() {
     let mut told = Told::new();
     told.node(None, Some(&node("n", json!({}))));
     let first = placed("first", "n", json!({"spec": wanting("3")}));
@@ -108,7 +114,7 @@ fn who_goes_makes_room_for_who_waits() {
 }
 
 #[test]
-fn a_decision_is_kept_when_the_server_tells_of_it_and_dropped_when_the_pod_is_gone() {
+fn assumption_is_confirmed_by_the_server_and_dropped_on_deletion() {
     let mut told = Told::new();
     told.node(None, Some(&node("n", json!({}))));
     let (one, two) = (pod("one", json!({"spec": wanting("1")})), pod("two", json!({"spec": wanting("1")})));
@@ -117,14 +123,14 @@ fn a_decision_is_kept_when_the_server_tells_of_it_and_dropped_when_the_pod_is_go
     told.attempt().unwrap();
     told.attempt().unwrap();
     told.pod(Some(&one), Some(&placed("one", "n", json!({"spec": wanting("1")}))));
-    assert!(!told.cluster.world.cache.is_assumed("one"));
+    assert!(!told.cluster.state.cache.is_assumed("one"));
     told.pod(Some(&two), None);
-    assert_eq!(told.cluster.world.cache.find("n").unwrap().pods.len(), 1);
+    assert_eq!(told.cluster.state.cache.find("n").unwrap().pods.len(), 1);
     assert!(told.cluster.queue.get("two").is_none());
 }
 
 #[test]
-fn gates_and_other_schedulers_keep_pods_out() {
+fn gated_pods_and_pods_of_other_schedulers_are_not_scheduled() {
     let mut told = Told::new();
     told.node(None, Some(&node("n", json!({}))));
     told.pod(None, Some(&pod("other", json!({"spec": {"schedulerName": "mine"}}))));
@@ -136,27 +142,27 @@ fn gates_and_other_schedulers_keep_pods_out() {
 }
 
 #[test]
-fn another_pod_of_the_same_name_is_another_pod() {
+fn recreated_pod_of_the_same_name_replaces_the_old_one() {
     let mut told = Told::new();
     told.node(None, Some(&node("n", json!({}))));
     let old = placed("p", "n", json!({"metadata": {"uid": "old"}}));
     told.pod(None, Some(&old));
     told.pod(Some(&old), Some(&pod("p", json!({"metadata": {"uid": "new"}}))));
-    assert!(told.cluster.world.cache.pod("old").is_none());
+    assert!(told.cluster.state.cache.pod("old").is_none());
     assert_eq!(told.attempt(), Some(("p".to_owned(), Some("n".to_owned()))));
 }
 
 #[test]
-fn a_promise_is_not_forgotten_before_the_server_knows_it() {
+fn nomination_is_kept_until_the_server_has_it() {
     let mut told = Told::new();
     let waiting = pod("p", json!({}));
     told.pod(None, Some(&waiting));
-    told.cluster.world.nominated.set(&waiting, "n");
+    told.cluster.state.nominated.set(&waiting, "n");
     let labelled = pod("p", json!({"metadata": {"labels": {"a": "b"}}}));
     told.pod(Some(&waiting), Some(&labelled));
-    assert_eq!(told.cluster.world.nominated.node_of("p"), Some("n"));
+    assert_eq!(told.cluster.state.nominated.node_of("p"), Some("n"));
     let promised = pod("p", json!({"status": {"nominatedNodeName": "n"}}));
     told.pod(Some(&labelled), Some(&promised));
     told.pod(Some(&promised), Some(&labelled));
-    assert_eq!(told.cluster.world.nominated.node_of("p"), None);
+    assert_eq!(told.cluster.state.nominated.node_of("p"), None);
 }

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_alternatives_and_their_parts_are_not() {
+    fn node_selector_terms_are_ored_and_their_requirements_anded() {
         let node = node("n1", &[("zone", "a"), ("cores", "8")]);
         for (terms, expected) in [
             (json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}]), true),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_known_only_if_every_term_names_one() {
+    fn required_names_are_known_only_if_every_term_has_one() {
         let named = |name: &str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
         assert_eq!(selector(json!([named("b"), named("a")])).names(), Some(vec!["a", "b"]));
         let label = json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]});
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_without_namespaces_means_the_pods_own() {
+    fn term_without_namespaces_applies_to_the_namespace_of_the_pod() {
         let raw: RawAffinity = serde_json::from_value(json!({"podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}},

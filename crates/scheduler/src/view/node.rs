@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_read() {
+    fn node_is_parsed() {
         let node = node(json!({
             "metadata": {"name": "n", "resourceVersion": "3", "labels": {ZONE: "a"}},
             "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "x"}]},
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_change_nothing() {
+    fn heartbeat_is_no_relevant_change() {
         let old = node(json!({"metadata": {"name": "n", "resourceVersion": "1"}}));
         let mut new = node(json!({"metadata": {"name": "n", "resourceVersion": "2"}}));
         assert!(!new.changes_since(&old).any());

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_whole_numbers() {
+    fn quantities_are_parsed_to_integers() {
         let resources = Resources::of(&list(&[
             ("cpu", "1500m"),
             ("memory", "1Gi"),
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_assumed_to_want_something() {
+    fn missing_requests_get_defaults() {
         let assumed = Resources::assumed_of(&list(&[("cpu", "0")]));
         assert_eq!((assumed.milli_cpu, assumed.memory), (0, ASSUMED_MEMORY));
     }
 
     #[test]
-    fn sums_and_maxima_go_by_resource() {
+    fn sums_and_maxima_are_computed_per_resource() {
         let mut sum = Resources::of(&list(&[("cpu", "1"), ("a/b", "1")]));
         let more = Resources::of(&list(&[("cpu", "2"), ("memory", "5"), ("a/c", "3")]));
         sum.add(&more);

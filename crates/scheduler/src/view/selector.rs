@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_nobody_understands_selects_nothing() {
+    fn invalid_selector_selects_nothing() {
         let selector = serde_json::from_str::<LabelSelector>(
             r#"{"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}"#,
         );

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_has_upstreams_defaults() {
+    fn constraint_without_optional_fields_has_the_defaults_of_kubernetes() {
         let raw: RawSpreadConstraint = serde_json::from_value(json!({
             "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["hash", "absent"],

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tolerations_go_by_key_value_and_effect() {
+    fn tolerations_match_by_key_value_and_effect() {
         let taint: Taint =
             serde_json::from_value(json!({"key": "dedicated", "value": "a", "effect": "NoSchedule"}))
                 .unwrap();

@@ -62,10 +62,10 @@ fn preempt(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> PostFilter {
 
 /// True if pods of lower priority are terminating on the nominated node.
 fn is_room_being_made(attempt: &Attempt<'_>) -> bool {
-    let Attempt { world, pod, .. } = attempt;
-    let promised = world.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
+    let Attempt { state, pod, .. } = attempt;
+    let promised = state.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
     let going = |other: &Pod| other.priority < pod.priority && other.is_terminating() && other.is_preempted;
-    world.cache.find(promised).is_some_and(|info| info.pods.iter().any(|other| going(other)))
+    state.cache.find(promised).is_some_and(|info| info.pods.iter().any(|other| going(other)))
 }
 
 /// Nodes on which preemption helps, and the reasons for the others that were examined, with their number.
@@ -73,14 +73,14 @@ fn candidates(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> (Vec<Candidat
     let nodes = &diagnosis.resolvable;
     let wanted = (nodes.len() * MIN_CANDIDATE_PERCENTAGE / 100).max(MIN_CANDIDATES).min(nodes.len());
     let offset = usize::try_from(attempt.rng.below(nodes.len() as u64)).unwrap_or(0);
-    let budgets: Vec<_> = attempt.world.workloads.budgets.values().map(|budget| &**budget).collect();
+    let budgets: Vec<_> = attempt.state.workloads.budgets.values().map(|budget| &**budget).collect();
     let (mut found, mut reasons, mut refused) = (Vec::new(), Histogram::default(), 0);
     let mut harmless = 0;
     for turn in 0..nodes.len() {
         if harmless > 0 && found.len() >= wanted {
             break;
         }
-        let info = attempt.world.cache.info(nodes[(offset + turn) % nodes.len()]);
+        let info = attempt.state.cache.info(nodes[(offset + turn) % nodes.len()]);
         match victims::select(attempt, info, &budgets) {
             Ok(candidate) => {
                 harmless += usize::from(candidate.violations == 0);

@@ -35,8 +35,8 @@ impl Trial<'_, '_> {
     }
 
     fn fits(&self) -> Result<(), Rejection> {
-        let Attempt { world, pod, .. } = self.attempt;
-        let fits = fits(&self.filters, world, pod, &self.info).map_err(|(_, rejection)| rejection);
+        let Attempt { state, pod, .. } = self.attempt;
+        let fits = fits(&self.filters, state, pod, &self.info).map_err(|(_, rejection)| rejection);
         Active::count_back(&self.filters, &self.attempt.filters);
         fits
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::means_all;
 use super::near::{self, Near};
 use crate::cache::{NodeInfo, Said};
+use crate::cluster_state::ClusterState;
 use crate::framework::{Filter, NodeFilter, Rejection};
 use crate::view::{Pod, Term};
-use crate::world::World;
 
 const NOT_WITH: &str = "node(s) didn't match pod affinity rules";
 const NOT_WITHOUT: &str = "node(s) didn't match pod anti-affinity rules";
@@ -16,7 +16,7 @@ const UNBEARABLE: &str = "node(s) didn't satisfy existing pods anti-affinity rul
 
 /// State that is not affected by simulated pods.
 struct Base<'w> {
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Pod,
     /// For each affinity term, the number of pods per topology value that match all affinity terms.
     with: Vec<Near>,
@@ -48,55 +48,55 @@ pub(super) struct Bearable<'w> {
 
 impl<'w> Bearable<'w> {
     /// None if the filter would accept every node.
-    pub(super) fn new(world: &'w World, pod: &'w Pod) -> Option<Self> {
+    pub(super) fn new(state: &'w ClusterState, pod: &'w Pod) -> Option<Self> {
         let (required, anti_required) = pod
             .affinity
             .as_ref()
             .map_or((&[][..], &[][..]), |affinity| (&*affinity.required, &*affinity.anti_required));
-        let of_namespace = world.workloads.namespace_labels(pod.namespace());
-        let unbearable: Vec<_> = (world.cache.terms().anti_required.iter())
+        let of_namespace = state.workloads.namespace_labels(pod.namespace());
+        let unbearable: Vec<_> = (state.cache.terms().anti_required.iter())
             .filter(|(term, _)| term.matches(pod.namespace(), &pod.labels, of_namespace))
             .map(|(_, said)| said)
             .collect();
         if required.is_empty() && anti_required.is_empty() && unbearable.is_empty() {
             return None;
         }
-        let all = (!required.is_empty()).then(|| near::all_of(world, required));
+        let all = (!required.is_empty()).then(|| near::all_of(state, required));
         let with: Vec<_> = (all.iter())
-            .flat_map(|all| required.iter().map(|term| Near::new(world, all, &term.topology_key)))
+            .flat_map(|all| required.iter().map(|term| Near::new(state, all, &term.topology_key)))
             .collect();
         let without = anti_required
             .iter()
-            .map(|term| Near::new(world, &near::one(world, term), &term.topology_key))
+            .map(|term| Near::new(state, &near::one(state, term), &term.topology_key))
             .collect();
-        let may_be_first = !with.iter().any(|near| near.is_anybody) && means_all(world, required, pod);
-        let base = Base { world, pod, with, without, unbearable, may_be_first, required, anti_required };
+        let may_be_first = !with.iter().any(|near| near.is_anybody) && means_all(state, required, pod);
+        let base = Base { state, pod, with, without, unbearable, may_be_first, required, anti_required };
         Some(Self { base: Arc::new(base), tried: None })
     }
 
     fn has_whom_it_needs(&self, info: &NodeInfo) -> bool {
-        let Base { world, with, may_be_first, .. } = &*self.base;
+        let Base { state, with, may_be_first, .. } = &*self.base;
         let more = self.tried.as_ref().map_or(0, |tried| tried.with);
         let mut all_there = true;
         for near in with {
             // The node must have every topology key, even for the first pod of a group.
-            let Some(value) = near.value(world, info) else { return false };
+            let Some(value) = near.value(state, info) else { return false };
             all_there &= near.at(value) + more > 0;
         }
         all_there || *may_be_first
     }
 
     fn is_free_of_others(&self, info: &NodeInfo) -> bool {
-        let Base { world, without, .. } = &*self.base;
+        let Base { state, without, .. } = &*self.base;
         without.iter().enumerate().all(|(place, near)| {
             let more = self.tried.as_ref().map_or(0, |tried| tried.without[place]);
-            near.value(world, info).is_none_or(|value| near.at(value) + more <= 0)
+            near.value(state, info).is_none_or(|value| near.at(value) + more <= 0)
         })
     }
 
     fn is_welcome(&self, info: &NodeInfo) -> bool {
-        let Base { world, unbearable, .. } = &*self.base;
-        let topology = world.cache.topology();
+        let Base { state, unbearable, .. } = &*self.base;
+        let topology = state.cache.topology();
         let said = |said: &&Said| topology.value(said.column, info.index).map_or(0, |value| said.at(value));
         match &self.tried {
             None => unbearable.iter().all(|place| said(place) <= 0),
@@ -106,21 +106,21 @@ impl<'w> Bearable<'w> {
     }
 
     fn try_out(&mut self, other: &Pod, info: &NodeInfo, by: i64) {
-        let Base { world, pod, required, anti_required, .. } = &*self.base;
+        let Base { state, pod, required, anti_required, .. } = &*self.base;
         let Some(node) = &info.node else { return };
         let tried = self
             .tried
             .get_or_insert_with(|| Tried { without: vec![0; anti_required.len()], ..Tried::default() });
-        if means_all(world, required, other) {
+        if means_all(state, required, other) {
             tried.with += by;
         }
-        let of_namespace = world.workloads.namespace_labels(other.namespace());
+        let of_namespace = state.workloads.namespace_labels(other.namespace());
         for (term, tried) in anti_required.iter().zip(&mut tried.without) {
             if term.matches(other.namespace(), &other.labels, of_namespace) {
                 *tried += by;
             }
         }
-        let of_own = world.workloads.namespace_labels(pod.namespace());
+        let of_own = state.workloads.namespace_labels(pod.namespace());
         for term in other.affinity.iter().flat_map(|affinity| &affinity.anti_required) {
             if term.matches(pod.namespace(), &pod.labels, of_own)
                 && node.labels.contains_key(&term.topology_key)

@@ -7,9 +7,9 @@ mod score;
 use std::sync::Arc;
 
 use crate::cache::NodeIndex;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Plugin, PreFilter, PreScore};
 use crate::view::{Affinity, Node, Pod, Term};
-use crate::world::World;
 
 pub(crate) struct InterPodAffinity {
     /// Weight of the required affinity terms of existing pods that match the incoming pod.
@@ -27,23 +27,28 @@ impl Plugin for InterPodAffinity {
         "InterPodAffinity"
     }
 
-    fn prepare(&self, world: &mut World, pod: &Pod) {
+    fn prepare(&self, state: &mut ClusterState, pod: &Pod) {
         let Some(affinity) = pod.affinity.as_ref().filter(|affinity| affinity.names_pods()) else { return };
         for term in terms(affinity) {
-            world.cache.ensure_column(&term.topology_key);
+            state.cache.ensure_column(&term.topology_key);
         }
-        for question in near::questions(world, affinity) {
-            world.cache.ensure_answer(&question);
+        for question in near::questions(state, affinity) {
+            state.cache.ensure_answer(&question);
         }
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        filter::Bearable::new(world, pod)
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        filter::Bearable::new(state, pod)
             .map_or(PreFilter::Skip, |filter| PreFilter::Filter(Box::new(filter)))
     }
 
-    fn pre_score<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
-        score::Liking::new(world, pod, self.hard_pod_affinity_weight)
+    fn pre_score<'w>(
+        &'w self,
+        state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
+        score::Liking::new(state, pod, self.hard_pod_affinity_weight)
             .map_or(PreScore::Skip, |score| PreScore::Score(Box::new(score)))
     }
 
@@ -51,12 +56,12 @@ impl Plugin for InterPodAffinity {
         about != About::Storage
     }
 
-    fn hint(&self, world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         let (with, without) = pod
             .affinity
             .as_ref()
             .map_or((&[][..], &[][..]), |affinity| (&affinity.required, &affinity.anti_required));
-        let means = |terms: &[Arc<Term>], other: &Pod| means_all(world, terms, other);
+        let means = |terms: &[Arc<Term>], other: &Pod| means_all(state, terms, other);
         match event {
             ClusterEvent::PendingChanged { new, changes, .. } => {
                 changes.labels && new.metadata.uid == pod.metadata.uid
@@ -92,8 +97,8 @@ fn terms(affinity: &Affinity) -> impl Iterator<Item = &Arc<Term>> {
 }
 
 /// True if there are terms and all of them match the pod.
-fn means_all(world: &World, terms: &[Arc<Term>], other: &Pod) -> bool {
-    let of_namespace = world.workloads.namespace_labels(other.namespace());
+fn means_all(state: &ClusterState, terms: &[Arc<Term>], other: &Pod) -> bool {
+    let of_namespace = state.workloads.namespace_labels(other.namespace());
     !terms.is_empty() && terms.iter().all(|term| term.matches(other.namespace(), &other.labels, of_namespace))
 }
 

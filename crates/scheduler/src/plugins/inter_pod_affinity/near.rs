@@ -5,18 +5,18 @@ use std::sync::Arc;
 use coracle_meta::selector::labels::Selector;
 
 use crate::cache::{ColumnId, Namespaces, NodeInfo, Question, ValueId};
+use crate::cluster_state::ClusterState;
 use crate::view::{Affinity, Term};
-use crate::world::World;
 
 /// Namespaces and selector of a term, with the namespace selector resolved to names.
-fn meant(world: &World, term: &Term) -> (Namespaces, Selector) {
+fn meant(state: &ClusterState, term: &Term) -> (Namespaces, Selector) {
     let selector = term.selector.clone();
     if term.namespace_selector.is_everything() {
         return (Namespaces::All, selector);
     }
     let mut names = term.namespaces.to_vec();
     if !term.namespace_selector.is_nothing() {
-        let all = world.workloads.namespaces.iter();
+        let all = state.workloads.namespaces.iter();
         let selected = all.filter(|(_, namespace)| term.namespace_selector.matches(&namespace.labels));
         names.extend(selected.map(|(name, _)| name.clone()));
         names.sort_unstable();
@@ -26,23 +26,23 @@ fn meant(world: &World, term: &Term) -> (Namespaces, Selector) {
 }
 
 /// The pods that match all of the terms.
-pub(super) fn all_of(world: &World, terms: &[Arc<Term>]) -> Question {
-    Question { all_of: terms.iter().map(|term| meant(world, term)).collect(), staying_only: false }
+pub(super) fn all_of(state: &ClusterState, terms: &[Arc<Term>]) -> Question {
+    Question { all_of: terms.iter().map(|term| meant(state, term)).collect(), staying_only: false }
 }
 
 /// The pods that match one term.
-pub(super) fn one(world: &World, term: &Term) -> Question {
-    Question { all_of: Box::new([meant(world, term)]), staying_only: false }
+pub(super) fn one(state: &ClusterState, term: &Term) -> Question {
+    Question { all_of: Box::new([meant(state, term)]), staying_only: false }
 }
 
 /// All selections of pods that an affinity needs.
-pub(super) fn questions(world: &World, affinity: &Affinity) -> Vec<Question> {
+pub(super) fn questions(state: &ClusterState, affinity: &Affinity) -> Vec<Question> {
     let mut questions = Vec::new();
     if !affinity.required.is_empty() {
-        questions.push(all_of(world, &affinity.required));
+        questions.push(all_of(state, &affinity.required));
     }
     let wished = affinity.preferred.iter().chain(&affinity.anti_preferred).map(|wish| &wish.term);
-    questions.extend(affinity.anti_required.iter().chain(wished).map(|term| one(world, term)));
+    questions.extend(affinity.anti_required.iter().chain(wished).map(|term| one(state, term)));
     questions
 }
 
@@ -56,15 +56,15 @@ pub(super) struct Near {
 
 impl Near {
     /// Counts the matching pods by the values of a topology key.
-    pub(super) fn new(world: &World, question: &Question, topology_key: &str) -> Self {
-        let topology = world.cache.topology();
+    pub(super) fn new(state: &ClusterState, question: &Question, topology_key: &str) -> Self {
+        let topology = state.cache.topology();
         let column = topology.column(topology_key);
         let mut near = Self { column, by_value: Vec::new(), is_anybody: false };
-        let (Some(column), Some(by_node)) = (column, world.cache.matches().by_node(question)) else {
+        let (Some(column), Some(by_node)) = (column, state.cache.matches().by_node(question)) else {
             return near;
         };
         near.by_value = vec![0; topology.width(column)];
-        for index in world.cache.known_order() {
+        for index in state.cache.known_order() {
             let count = by_node.get(index.slot()).copied().unwrap_or(0);
             if count > 0
                 && let Some(value) = topology.value(column, *index)
@@ -76,8 +76,8 @@ impl Near {
         near
     }
 
-    pub(super) fn value(&self, world: &World, info: &NodeInfo) -> Option<ValueId> {
-        world.cache.topology().value(self.column?, info.index)
+    pub(super) fn value(&self, state: &ClusterState, info: &NodeInfo) -> Option<ValueId> {
+        state.cache.topology().value(self.column?, info.index)
     }
 
     pub(super) fn at(&self, value: ValueId) -> i64 {

@@ -2,13 +2,13 @@
 
 use super::near::{self, Near};
 use crate::cache::{NodeInfo, Said};
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore};
 use crate::view::Pod;
-use crate::world::World;
 
 /// The scorer of the plugin.
 pub(super) struct Liking<'w> {
-    world: &'w World,
+    state: &'w ClusterState,
     /// The pod's preferred terms with their weight.
     own: Vec<(i64, Near)>,
     /// Matching terms of existing pods with their weight.
@@ -17,19 +17,19 @@ pub(super) struct Liking<'w> {
 
 impl<'w> Liking<'w> {
     /// None if every score would be zero.
-    pub(super) fn new(world: &'w World, pod: &Pod, hard_weight: i64) -> Option<Self> {
+    pub(super) fn new(state: &'w ClusterState, pod: &Pod, hard_weight: i64) -> Option<Self> {
         let wishes = pod.affinity.iter().flat_map(|affinity| {
             let liked = affinity.preferred.iter().map(|wish| (wish.weight, wish));
             liked.chain(affinity.anti_preferred.iter().map(|wish| (-wish.weight, wish)))
         });
         let own: Vec<_> = wishes
             .map(|(weight, wish)| {
-                (weight, Near::new(world, &near::one(world, &wish.term), &wish.term.topology_key))
+                (weight, Near::new(state, &near::one(state, &wish.term), &wish.term.topology_key))
             })
             .filter(|(_, near)| near.is_anybody)
             .collect();
-        let of_namespace = world.workloads.namespace_labels(pod.namespace());
-        let terms = world.cache.terms();
+        let of_namespace = state.workloads.namespace_labels(pod.namespace());
+        let terms = state.cache.terms();
         let must = terms.required.iter().map(|(term, said)| (hard_weight, term, said));
         let like = terms.preferred.iter().map(|(term, said)| (1, term, said));
         let theirs: Vec<_> = must
@@ -39,17 +39,17 @@ impl<'w> Liking<'w> {
             })
             .map(|(weight, _, said)| (weight, said))
             .collect();
-        (!own.is_empty() || !theirs.is_empty()).then_some(Self { world, own, theirs })
+        (!own.is_empty() || !theirs.is_empty()).then_some(Self { state, own, theirs })
     }
 }
 
 impl NodeScore for Liking<'_> {
     fn score(&self, info: &NodeInfo) -> i64 {
-        let topology = self.world.cache.topology();
+        let topology = self.state.cache.topology();
         let own = self
             .own
             .iter()
-            .map(|(weight, near)| near.value(self.world, info).map_or(0, |value| weight * near.at(value)));
+            .map(|(weight, near)| near.value(self.state, info).map_or(0, |value| weight * near.at(value)));
         let theirs = self.theirs.iter().map(|(weight, said)| {
             topology.value(said.column, info.index).map_or(0, |value| weight * said.at(value))
         });

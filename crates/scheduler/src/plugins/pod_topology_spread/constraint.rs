@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use coracle_meta::selector::labels::Selector;
 
 use crate::cache::{ColumnId, Namespaces, NodeInfo, Question};
+use crate::cluster_state::ClusterState;
 use crate::plugins::node_affinity::is_wanted;
 use crate::view::node::{HOSTNAME, ZONE};
 use crate::view::spread::{InclusionPolicy, SpreadConstraint, WhenUnsatisfiable};
 use crate::view::taint::has_untolerated;
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 /// A constraint for pods without constraints of their own; it lacks the selector.
 pub(crate) struct DefaultConstraint {
@@ -39,8 +39,8 @@ impl DefaultConstraint {
 
 /// Selector of the pods that belong to the same services and controller as this one; none if there are
 /// none.
-pub(super) fn default_selector(world: &World, pod: &Pod) -> Option<Selector> {
-    let workloads = &world.workloads;
+pub(super) fn default_selector(state: &ClusterState, pod: &Pod) -> Option<Selector> {
+    let workloads = &state.workloads;
     let services = workloads.services_of(pod.namespace(), &pod.labels);
     let mut labels: BTreeMap<&str, &str> = services.flat_map(|service| service.labels()).collect();
     let mut more: &[_] = &[];
@@ -83,13 +83,13 @@ pub(super) struct Known<'w> {
 }
 
 impl<'w> Known<'w> {
-    pub(super) fn new(world: &'w World, pod: &Pod, constraint: SpreadConstraint) -> Self {
+    pub(super) fn new(state: &'w ClusterState, pod: &Pod, constraint: SpreadConstraint) -> Self {
         let everybody = constraint.selector.is_everything();
         // A selector that matches everything counts no pods, as in kube-scheduler.
         let answer =
-            (!everybody).then(|| world.cache.matches().by_node(&question(pod, &constraint))).flatten();
+            (!everybody).then(|| state.cache.matches().by_node(&question(pod, &constraint))).flatten();
         Self {
-            column: world.cache.topology().column(&constraint.topology_key),
+            column: state.cache.topology().column(&constraint.topology_key),
             by_node: answer.unwrap_or(&[]),
             constraint,
         }

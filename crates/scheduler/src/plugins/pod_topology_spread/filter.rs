@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use super::constraint::Known;
 use crate::cache::{NodeInfo, Topology, ValueId};
+use crate::cluster_state::ClusterState;
 use crate::framework::{Filter, NodeFilter, Rejection};
 use crate::view::Pod;
 use crate::view::spread::SpreadConstraint;
-use crate::world::World;
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
 /// State that is not affected by simulated pods.
 struct Base<'w> {
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Pod,
     spreads: Vec<ConstraintSpread<'w>>,
 }
@@ -44,27 +44,27 @@ pub(super) struct Spread<'w> {
 }
 
 impl<'w> Spread<'w> {
-    pub(super) fn new(world: &'w World, pod: &'w Pod, constraints: Vec<SpreadConstraint>) -> Self {
+    pub(super) fn new(state: &'w ClusterState, pod: &'w Pod, constraints: Vec<SpreadConstraint>) -> Self {
         let known: Vec<_> =
-            constraints.into_iter().map(|constraint| Known::new(world, pod, constraint)).collect();
+            constraints.into_iter().map(|constraint| Known::new(state, pod, constraint)).collect();
         let mut spreads: Vec<_> = known
             .into_iter()
-            .map(|known| ConstraintSpread::new(world.cache.topology(), pod, known))
+            .map(|known| ConstraintSpread::new(state.cache.topology(), pod, known))
             .collect();
-        for index in world.cache.known_order() {
-            let info = world.cache.info(*index);
-            if has_all_labels(&spreads, world.cache.topology(), info) {
-                spreads.iter_mut().for_each(|spread| spread.count(world.cache.topology(), pod, info));
+        for index in state.cache.known_order() {
+            let info = state.cache.info(*index);
+            if has_all_labels(&spreads, state.cache.topology(), info) {
+                spreads.iter_mut().for_each(|spread| spread.count(state.cache.topology(), pod, info));
             }
         }
         spreads.iter_mut().for_each(ConstraintSpread::find_fewest);
         let tried = vec![None; spreads.len()];
-        Self { base: Arc::new(Base { world, pod, spreads }), tried }
+        Self { base: Arc::new(Base { state, pod, spreads }), tried }
     }
 
     fn try_out(&mut self, other: &Pod, info: &NodeInfo, by: i64) {
-        let Base { world, pod, spreads } = &*self.base;
-        let topology = world.cache.topology();
+        let Base { state, pod, spreads } = &*self.base;
+        let topology = state.cache.topology();
         let Some(node) = &info.node else { return };
         if other.namespace() != pod.namespace() || !has_all_labels(spreads, topology, info) {
             return;
@@ -83,9 +83,9 @@ impl<'w> Spread<'w> {
 
 impl<'w> NodeFilter<'w> for Spread<'w> {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
-        let Base { world, spreads, .. } = &*self.base;
+        let Base { state, spreads, .. } = &*self.base;
         for (spread, tried) in spreads.iter().zip(&self.tried) {
-            let Some(value) = spread.value(world.cache.topology(), info) else {
+            let Some(value) = spread.value(state.cache.topology(), info) else {
                 return Err(Rejection::unresolvable(MISSING_LABEL));
             };
             if spread.skew_at(value, *tried) > spread.known.constraint.max_skew {

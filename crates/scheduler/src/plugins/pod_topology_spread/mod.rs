@@ -7,11 +7,11 @@ mod score;
 use std::sync::Arc;
 
 use crate::cache::NodeIndex;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Plugin, PreFilter, PreScore};
 use crate::view::node::NodeChanges;
 use crate::view::spread::{InclusionPolicy, SpreadConstraint, WhenUnsatisfiable};
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 pub(crate) use constraint::DefaultConstraint;
 use constraint::question;
@@ -28,7 +28,7 @@ impl PodTopologySpread {
     }
 
     /// The constraints of a pod with this `whenUnsatisfiable`.
-    fn constraints(&self, world: &World, pod: &Pod, when: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
+    fn constraints(&self, state: &ClusterState, pod: &Pod, when: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
         if !pod.spread.is_empty() {
             return pod.spread.iter().filter(|own| own.when_unsatisfiable == when).cloned().collect();
         }
@@ -36,13 +36,13 @@ impl PodTopologySpread {
         if when == WhenUnsatisfiable::DoNotSchedule || self.defaults.is_empty() {
             return Vec::new();
         }
-        constraint::default_selector(world, pod)
+        constraint::default_selector(state, pod)
             .map(|selector| self.defaults.iter().map(|default| default.with(selector.clone())).collect())
             .unwrap_or_default()
     }
 
-    fn required(&self, world: &World, pod: &Pod) -> Vec<SpreadConstraint> {
-        self.constraints(world, pod, WhenUnsatisfiable::DoNotSchedule)
+    fn required(&self, state: &ClusterState, pod: &Pod) -> Vec<SpreadConstraint> {
+        self.constraints(state, pod, WhenUnsatisfiable::DoNotSchedule)
     }
 }
 
@@ -51,40 +51,45 @@ impl Plugin for PodTopologySpread {
         "PodTopologySpread"
     }
 
-    fn prepare(&self, world: &mut World, pod: &Pod) {
+    fn prepare(&self, state: &mut ClusterState, pod: &Pod) {
         for when in [WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway] {
-            for constraint in self.constraints(world, pod, when) {
-                world.cache.ensure_column(&constraint.topology_key);
-                world.cache.ensure_answer(&question(pod, &constraint));
+            for constraint in self.constraints(state, pod, when) {
+                state.cache.ensure_column(&constraint.topology_key);
+                state.cache.ensure_answer(&question(pod, &constraint));
             }
         }
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        let constraints = self.required(world, pod);
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        let constraints = self.required(state, pod);
         if constraints.is_empty() {
             return PreFilter::Skip;
         }
-        PreFilter::Filter(Box::new(filter::Spread::new(world, pod, constraints)))
+        PreFilter::Filter(Box::new(filter::Spread::new(state, pod, constraints)))
     }
 
-    fn pre_score<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>, nodes: &[NodeIndex]) -> PreScore<'w> {
-        let constraints = self.constraints(world, pod, WhenUnsatisfiable::ScheduleAnyway);
+    fn pre_score<'w>(
+        &'w self,
+        state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
+        let constraints = self.constraints(state, pod, WhenUnsatisfiable::ScheduleAnyway);
         if constraints.is_empty() {
             return PreScore::Skip;
         }
         // Only a pod's own constraints require all topology keys; with the default constraints, nodes
         // without a zone count.
         let needs_all = !pod.spread.is_empty();
-        PreScore::Score(Box::new(score::Evenness::new(world, pod, constraints, nodes, needs_all)))
+        PreScore::Score(Box::new(score::Evenness::new(state, pod, constraints, nodes, needs_all)))
     }
 
     fn wants(&self, about: About) -> bool {
         about != About::Storage
     }
 
-    fn hint(&self, world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
-        let constraints = self.required(world, pod);
+    fn hint(&self, state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
+        let constraints = self.required(state, pod);
         let is_meant =
             |other: &Pod| constraints.iter().any(|constraint| constraint.selector.matches(&other.labels));
         let is_near = |other: &Pod| other.has_place() && other.namespace() == pod.namespace();

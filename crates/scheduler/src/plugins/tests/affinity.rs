@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{node, placed, pod, refusals, scores, world, zoned};
+use crate::fixture::{cluster_state, node, placed, pod, refusals, scores, zoned};
 use crate::view::workload::Namespace;
 use crate::view::{Node, Pod};
 
@@ -36,20 +36,20 @@ fn nodes() -> [Arc<Node>; 3] {
 }
 
 fn ask(pods: &[Arc<Pod>], pod: &Arc<Pod>) -> Vec<String> {
-    let mut world = world(&nodes(), pods);
-    let answers = refusals("InterPodAffinity", &mut world, pod);
-    let order = world.cache.known_order().to_vec();
+    let mut state = cluster_state(&nodes(), pods);
+    let answers = refusals("InterPodAffinity", &mut state, pod);
+    let order = state.cache.known_order().to_vec();
     let mut named: Vec<_> = order
         .into_iter()
         .zip(answers)
-        .map(|(index, answer)| (world.cache.info(index).node.as_ref().unwrap().metadata.name.clone(), answer))
+        .map(|(index, answer)| (state.cache.info(index).node.as_ref().unwrap().metadata.name.clone(), answer))
         .collect();
     named.sort();
     named.into_iter().map(|(_, answer)| answer).collect()
 }
 
 #[test]
-fn a_pod_goes_where_those_are_whom_it_needs() {
+fn pod_with_affinity_fits_near_matching_pods() {
     let db = placed("db", "a", app("db"));
     let near = |key| pod("p", saying("web", "podAffinity", json!([term("db", key)])));
     assert_eq!(ask(&[Arc::clone(&db)], &near("zone")), ["", "", NOT_WITH]);
@@ -63,7 +63,7 @@ fn a_pod_goes_where_those_are_whom_it_needs() {
 }
 
 #[test]
-fn the_first_of_those_who_want_to_be_together_may_go_anywhere_with_the_label() {
+fn first_pod_of_a_group_fits_any_node_with_the_topology_key() {
     let own = |key| pod("p", saying("web", "podAffinity", json!([term("web", key)])));
     assert_eq!(ask(&[], &own("zone")), [""; 3]);
     assert_eq!(ask(&[], &own("rack")), [NOT_WITH; 3]);
@@ -72,7 +72,7 @@ fn the_first_of_those_who_want_to_be_together_may_go_anywhere_with_the_label() {
 }
 
 #[test]
-fn a_pod_stays_away_from_whom_it_cannot_bear() {
+fn pod_with_anti_affinity_avoids_matching_pods() {
     let db = placed("db", "a", app("db"));
     let away = |key| pod("p", saying("web", "podAntiAffinity", json!([term("db", key)])));
     assert_eq!(ask(&[Arc::clone(&db)], &away("zone")), [NOT_WITHOUT, NOT_WITHOUT, ""]);
@@ -81,21 +81,21 @@ fn a_pod_stays_away_from_whom_it_cannot_bear() {
 }
 
 #[test]
-fn those_who_are_there_keep_others_away() {
+fn anti_affinity_of_existing_pods_rejects_the_pod() {
     let shy = placed("shy", "a", saying("shy", "podAntiAffinity", json!([term("web", "zone")])));
     assert_eq!(ask(&[Arc::clone(&shy)], &pod("p", app("web"))), [UNBEARABLE, UNBEARABLE, ""]);
     assert_eq!(ask(&[shy], &pod("p", app("other"))), [""; 3]);
 }
 
 #[test]
-fn namespaces_may_be_told_by_their_labels() {
-    let mut world = world(
+fn namespace_selector_selects_by_labels() {
+    let mut state = cluster_state(
         &nodes(),
         &[placed("db", "a", json!({"metadata": {"namespace": "data", "labels": {"app": "db"}}}))],
     );
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": "data", "labels": {"team": "x"}}})).unwrap();
-    world.workloads.namespaces.insert("data".into(), Arc::new(namespace));
+    state.workloads.namespaces.insert("data".into(), Arc::new(namespace));
     for (selector, expected) in [
         (json!({"matchLabels": {"team": "x"}}), 2),
         (json!({"matchLabels": {"team": "y"}}), 0),
@@ -103,22 +103,22 @@ fn namespaces_may_be_told_by_their_labels() {
     ] {
         let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}, "namespaceSelector": selector});
         let away = pod("p", saying("web", "podAntiAffinity", json!([term])));
-        let answers = refusals("InterPodAffinity", &mut world, &away);
+        let answers = refusals("InterPodAffinity", &mut state, &away);
         assert_eq!(answers.iter().filter(|answer| *answer == NOT_WITHOUT).count(), expected, "{selector}");
     }
 }
 
 #[test]
-fn wishes_of_both_sides_add_up() {
+fn preferences_of_both_pods_add_up() {
     let by_name = |pods: &[Arc<Pod>], pod: &Arc<Pod>| {
-        let mut world = world(&nodes(), pods);
-        let scores = scores("InterPodAffinity", &mut world, pod)?;
-        let order = world.cache.known_order().to_vec();
+        let mut state = cluster_state(&nodes(), pods);
+        let scores = scores("InterPodAffinity", &mut state, pod)?;
+        let order = state.cache.known_order().to_vec();
         let mut named: Vec<_> = order
             .into_iter()
             .zip(scores)
             .map(|(index, score)| {
-                (world.cache.info(index).node.as_ref().unwrap().metadata.name.clone(), score)
+                (state.cache.info(index).node.as_ref().unwrap().metadata.name.clone(), score)
             })
             .collect();
         named.sort();
@@ -141,9 +141,9 @@ fn wishes_of_both_sides_add_up() {
 }
 
 #[test]
-fn a_node_without_labels_is_near_nobody() {
-    let mut world =
-        world(&[node("n", json!({"metadata": {"labels": null}}))], &[placed("db", "n", app("db"))]);
+fn node_without_labels_is_in_no_topology_domain() {
+    let mut state =
+        cluster_state(&[node("n", json!({"metadata": {"labels": null}}))], &[placed("db", "n", app("db"))]);
     let away = pod("p", saying("web", "podAntiAffinity", json!([term("db", "zone")])));
-    assert_eq!(refusals("InterPodAffinity", &mut world, &away), [""]);
+    assert_eq!(refusals("InterPodAffinity", &mut state, &away), [""]);
 }

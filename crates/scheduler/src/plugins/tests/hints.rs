@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::cluster_state::ClusterState;
 use crate::fixture::{merged, node, only, placed, pod, wanting, zoned};
 use crate::framework::{ClusterEvent, PodChanges};
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 fn helps(plugin: &str, pod: &Pod, event: &ClusterEvent) -> bool {
     let profile = only(plugin);
     let enabled = &profile.plugins[0];
-    let hinted = enabled.plugin.hint(&World::default(), pod, event);
+    let hinted = enabled.plugin.hint(&ClusterState::default(), pod, event);
     assert!(!hinted || enabled.plugin.wants(event.about()), "{plugin} is not told of what it waits for");
     hinted
 }
@@ -35,7 +35,7 @@ fn pending(old: &Arc<Pod>, new: &Arc<Pod>) -> ClusterEvent {
 }
 
 #[test]
-fn resources_come_with_nodes_that_have_them_and_pods_that_go() {
+fn fit_hint_accepts_nodes_with_capacity_and_freed_resources() {
     let wants_two = pod("p", json!({"spec": wanting("2")}));
     let offering = |cpu: &str| node("n", json!({"status": {"allocatable": {"cpu": cpu}}}));
     for (event, expected) in [
@@ -62,7 +62,7 @@ fn resources_come_with_nodes_that_have_them_and_pods_that_go() {
 }
 
 #[test]
-fn a_node_helps_once_it_is_as_wanted() {
+fn node_event_helps_once_the_node_fits() {
     let tainted = node("n", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
     let plain = node("n", json!({}));
     let cordoned = node("n", json!({"spec": {"unschedulable": true}}));
@@ -89,7 +89,7 @@ fn a_node_helps_once_it_is_as_wanted() {
 }
 
 #[test]
-fn a_pod_may_help_itself() {
+fn update_of_the_pod_itself_helps() {
     let plain = pod("p", json!({}));
     let tolerant = pod("p", json!({"spec": {"tolerations": [{"operator": "Exists"}]}}));
     let gated = pod("p", json!({"spec": {"schedulingGates": [{"name": "g"}]}}));
@@ -103,7 +103,7 @@ fn a_pod_may_help_itself() {
 }
 
 #[test]
-fn ports_come_free_with_who_had_them() {
+fn ports_hint_accepts_deletion_of_a_conflicting_pod() {
     let on = |port: u16| json!({"spec": {"containers": [{"name": "c", "ports": [{"hostPort": port}]}]}});
     let wanting = pod("p", on(80));
     assert!(helps("NodePorts", &wanting, &gone(placed("q", "n", on(80)))));
@@ -112,7 +112,7 @@ fn ports_come_free_with_who_had_them() {
 }
 
 #[test]
-fn affinity_waits_for_whom_it_means() {
+fn affinity_hint_accepts_matching_pods_only() {
     let app = |name: &str| json!({"metadata": {"labels": {"app": name}}});
     let term = json!([{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}]);
     let saying = |kind: &str| {
@@ -147,7 +147,7 @@ fn affinity_waits_for_whom_it_means() {
 }
 
 #[test]
-fn spreading_waits_for_those_who_are_counted() {
+fn spread_hint_accepts_counted_pods_only() {
     let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
                             "labelSelector": {"matchLabels": {"app": "web"}}});
     let spreading = pod(

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_volumes_that_bind_a_pod_to_nodes_are_kept() {
+    fn only_volumes_that_restrict_scheduling_are_kept() {
         assert_eq!(volume(json!({"name": "v", "emptyDir": {}})), None);
         let claim = volume(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})).unwrap();
         assert_eq!(claim.claim_name(), Some("c"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_shared_only_by_those_who_read() {
+    fn disk_is_shared_by_readers_only() {
         let disk = |value| match volume(value) {
             Some(PodVolume::Disk(disk)) => disk,
             other => panic!("{other:?}"),
