@@ -40,14 +40,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_main_address_is_one_of_this_machine() {
+    fn main_address_is_local() {
         let address = main_address();
         assert!(!address.is_unspecified());
         UdpSocket::bind((address, 0)).unwrap();
     }
 
     #[test]
-    fn only_an_unspecified_address_is_replaced() {
+    fn only_unspecified_address_is_replaced() {
         let advertised = "192.0.2.1".parse().unwrap();
         let check = |address: &str, expected: &str| {
             let found = reachable(address.parse().unwrap(), advertised);

@@ -23,7 +23,7 @@ use crate::error::StartError;
 use crate::handle::Handle;
 use crate::health;
 use crate::in_process;
-use crate::managed::{self, Managed, Replica};
+use crate::leader_election::{self, LeaderElected, Replica};
 use crate::pki;
 use crate::resource_metrics::Measurements;
 use crate::rotation::{CurrentSigner, Rotation, Socket};
@@ -173,8 +173,8 @@ impl Coracle {
         let signer = signer.map(|signer| signing::certificate_signer(&service, signer));
         let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
         let controllers = start_controllers(&service, controllers, settings, simulation, replica.as_ref());
-        let figures = [controllers.figures(), scheduler.figures()];
-        service.add_metrics(move || managed::metrics(&figures));
+        let manager_metrics = [controllers.manager_metrics(), scheduler.manager_metrics()];
+        service.add_metrics(move || leader_election::metrics(&manager_metrics));
         let activity = service.activity();
         let client = in_process::client(service.clone(), in_process::ADMINISTRATOR);
         Ok(Handle {
@@ -219,11 +219,11 @@ fn start_controllers(
     settings: Settings,
     simulation: Option<Simulation>,
     replica: Option<&Replica>,
-) -> Managed {
+) -> LeaderElected {
     let component = (server, in_process::CONTROLLERS);
     let clock = settings.clock.clone();
     let replica = replica.filter(|_| are_wanted || simulation.is_some());
-    Managed::start("kube-controller-manager", component, &clock, replica, move |manager, fence| {
+    LeaderElected::start("kube-controller-manager", component, &clock, replica, move |manager, fence| {
         if are_wanted {
             coracle_controllers::register(manager, &settings);
         } else {
@@ -241,11 +241,11 @@ fn start_scheduler(
     wanted: Option<coracle_scheduler::Config>,
     clock: &Clock,
     replica: Option<&Replica>,
-) -> Managed {
+) -> LeaderElected {
     let component = (server, in_process::SCHEDULER);
     let its_clock = clock.clone();
     let replica = replica.filter(|_| wanted.is_some());
-    Managed::start("kube-scheduler", component, clock, replica, move |manager, _fence| {
+    LeaderElected::start("kube-scheduler", component, clock, replica, move |manager, _fence| {
         if let Some(config) = &wanted
             && let Err(error) = coracle_scheduler::register(manager, config, &its_clock)
         {

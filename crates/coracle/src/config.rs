@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_read() {
+    fn store_engines_are_parsed() {
         assert_eq!("disk".parse(), Ok(StoreConfig::Disk));
         assert_eq!("memory".parse(), Ok(StoreConfig::Memory));
     }
 
     #[test]
-    fn a_refusal_says_what_is_expected() {
+    fn unknown_store_is_rejected_with_the_expected_values() {
         for text in ["foo", "", "etcd", "disk=/x", "Disk"] {
             let error = text.parse::<StoreConfig>().unwrap_err();
             let expected = format!("invalid --store {text:?}: expected disk, memory or etcd=URL[,URL...]");
@@ -226,7 +226,7 @@ mod tests {
 
     #[cfg(feature = "etcd")]
     #[test]
-    fn endpoints_are_read() {
+    fn etcd_endpoints_are_parsed() {
         let Ok(StoreConfig::Etcd(etcd)) = "etcd=http://[::1]:2379, https://b.example:2379".parse() else {
             panic!("refused")
         };

@@ -17,7 +17,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::DataDirLock;
-use crate::managed::Managed;
+use crate::leader_election::LeaderElected;
 use crate::supervise::{Components, Failure};
 
 /// A running server. Dropped without [`Handle::shutdown`] it ends at once: acknowledged writes are kept,
@@ -31,8 +31,8 @@ pub struct Handle {
     pub(crate) server: ApiServer,
     pub(crate) activity: Arc<Activity>,
     pub(crate) client: Client,
-    pub(crate) controllers: Managed,
-    pub(crate) scheduler: Managed,
+    pub(crate) controllers: LeaderElected,
+    pub(crate) scheduler: LeaderElected,
     pub(crate) store: Store,
     pub(crate) components: Components,
     /// Cancelled first: the server reports not ready, but still answers.
@@ -238,8 +238,8 @@ impl Handle {
     /// other than zero, so that its supervisor and its operator notice.
     pub async fn shutdown(self) -> ShutdownReport {
         self.stopping.cancel();
-        for managed in [self.scheduler, self.controllers] {
-            managed.stop().await;
+        for elected in [self.scheduler, self.controllers] {
+            elected.stop().await;
         }
         self.closing.cancel();
         self.components.ended().await;

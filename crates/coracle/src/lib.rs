@@ -37,7 +37,7 @@ mod error;
 mod handle;
 mod health;
 mod in_process;
-mod managed;
+mod leader_election;
 mod pki;
 mod resource_metrics;
 mod rotation;

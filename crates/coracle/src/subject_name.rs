@@ -71,14 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read() {
+    fn valid_names_are_parsed() {
         for text in ["localhost", "a.b-c.example", "*.example.org", "node1", "1.example", "::1", "10.0.0.1"] {
             assert_eq!(text.parse::<SubjectName>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_name_is_rejected() {
         let long = "a".repeat(MAX_LABEL_BYTES + 1);
         let wrong =
             ["", ".", "a..b", "-a", "a-", "a b", "a_b", "*", "a.*.b", "10.0.0.256", "10.0", "ä", &long];

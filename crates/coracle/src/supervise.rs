@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_component_that_ended_is_named() {
+    async fn ended_component_is_named() {
         let mut components = Components::new(vec![endless(), Task::spawn("short", async {}), endless()]);
         assert_eq!(components.first_failure().await.to_string(), "component short ended unexpectedly");
         assert_eq!(components.running.len(), 2);
     }
 
     #[tokio::test]
-    async fn a_crash_carries_its_reason() {
+    async fn crash_includes_the_panic_message() {
         let mut components =
             Components::new(vec![endless(), Task::spawn("faulty", async { panic!("at once") })]);
         let Failure::Crashed(error) = components.first_failure().await else { panic!("it crashed") };
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_are_waited_for() {
+    async fn ended_waits_for_all_components() {
         Components::new(vec![Task::spawn("one", async {}), Task::spawn("two", async {})]).ended().await;
     }
 }

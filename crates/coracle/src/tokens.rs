@@ -307,7 +307,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
     #[test]
-    fn tokens_have_upstreams_form() {
+    fn token_has_the_format_of_kubernetes() {
         let token = Token::random().unwrap();
         let text = token.expose();
         let (id, secret) = text.split_once('.').unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_told_again() {
+    fn created_token_is_listed_with_its_properties() {
         let token = Token { id: "abcdef".into(), secret: "0123456789abcdef".into() };
         let request = TokenRequest {
             groups: vec!["system:bootstrappers:a".into(), "system:bootstrappers:b".into()],
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_token_request_is_rejected() {
         let check = |change: fn(&mut TokenRequest), expected: &str| {
             let mut request = TokenRequest::default();
             change(&mut request);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn file_of_another_user_or_writable_by_others_is_refused_with_the_fix() {
+    fn file_of_another_user_or_writable_by_others_is_rejected_with_the_fix() {
         let path = Path::new("/d/pki/ca.key");
         for (owner, mode, secrecy, fix) in [
             (1000, 0o100_600, Secrecy::Private, None),

@@ -53,7 +53,7 @@ impl Plugin for House {
 }
 
 #[tokio::test]
-async fn plugins_of_the_embedder_are_asked() {
+async fn admission_plugin_of_the_embedder_mutates_and_rejects() {
     let mut config = Config::new("/nothing/is/written/there");
     config.store = StoreConfig::Memory;
     config.listen.clear();

@@ -114,7 +114,7 @@ async fn client_with(cluster: &Handle, name: &str, key: &KeyPair) -> Client {
 }
 
 #[tokio::test]
-async fn an_approved_request_becomes_a_certificate_that_lets_in() {
+async fn approved_request_is_signed_and_the_certificate_is_accepted() {
     let (cluster, _dir) = start().await;
     let key = ask(&cluster.client(), "jane", ["dev", "jane"], CLIENT).await;
     cluster.run_until_idle().await.unwrap();
@@ -195,7 +195,7 @@ async fn certificate_signed_in_another_cluster_is_valid_there_only() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_rules_of_its_signer_fails() {
+async fn request_violating_the_rules_of_its_signer_fails() {
     let (cluster, _dir) = start().await;
     ask(&cluster.client(), "node", ["dev", "jane"], KUBELET).await;
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
@@ -233,7 +233,7 @@ async fn let_nodes_join(cluster: &Handle) {
 }
 
 #[tokio::test]
-async fn nodes_join_with_a_token_as_often_as_it_says() {
+async fn token_with_usage_limit_lets_that_many_nodes_join() {
     let (cluster, _dir) = start().await;
     let_nodes_join(&cluster).await;
     let request = TokenRequest { usage_limit: Some(1), ..TokenRequest::default() };
@@ -266,7 +266,7 @@ fn rotate(dir: &Path, names: &[&str], authorities: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_are_replaced_while_everyone_goes_on() {
+async fn rotated_certificates_leave_clients_connected() {
     let (cluster, dir) = start().await;
     let (old, before) = (client_of(admin_kubeconfig(&cluster)).await, certs::list(dir.path()).unwrap());
     assert_eq!(who(&old).await.0, "kubernetes-admin");
@@ -289,7 +289,7 @@ async fn certificates_are_replaced_while_everyone_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_authority_is_published_before_it_signs() {
+async fn new_authority_is_published_before_it_signs() {
     let (cluster, dir) = start().await;
     let old = client_of(admin_kubeconfig(&cluster)).await;
     let roots = Api::<ConfigMap>::namespaced(cluster.client(), "default");
@@ -316,7 +316,7 @@ async fn a_new_authority_is_published_before_it_signs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_of_a_replaced_key_stay_good() {
+async fn tokens_of_a_rotated_key_stay_valid() {
     let (cluster, dir) = start().await;
     let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(cluster.client(), "default");
     wait_for(LIMIT, &accounts, "default", |_| true).await;
@@ -341,7 +341,7 @@ async fn tokens_of_a_replaced_key_stay_good() {
 }
 
 #[tokio::test]
-async fn a_further_user_gets_in() {
+async fn kubeconfig_of_an_additional_user_is_accepted() {
     let (cluster, dir) = start().await;
     let groups = vec!["dev".to_owned(), "ops".to_owned()];
     let life = Duration::from_secs(600);

@@ -118,7 +118,7 @@ fn is_unknown(answer: &kube::Result<Value>) -> bool {
 }
 
 #[tokio::test]
-async fn deleted_cluster_leaves_nothing_to_do_and_its_id_can_be_used_again() {
+async fn deleted_cluster_leaves_no_work_and_its_id_can_be_reused() {
     let server = Server::in_memory().await;
     let before = server.idle().await;
     let watches = server.watches().await;
@@ -172,7 +172,7 @@ async fn cycles_of_clusters_with_workloads_leave_no_object() {
 }
 
 #[tokio::test]
-async fn restart_keeps_clusters_with_their_limits_and_forgets_deleted_ones() {
+async fn restart_keeps_clusters_with_their_limits_and_not_deleted_ones() {
     let dir = tempfile::tempdir().unwrap();
     let limits = LimitsChange { max_bytes: Some(None), max_objects: Some(Some(3)) };
     let server = Server::start(StoreConfig::Disk, dir.path()).await;

@@ -41,7 +41,7 @@ async fn create_namespace(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn every_namespace_gets_a_service_account_and_keeps_it() {
+async fn namespace_gets_a_service_account_and_keeps_it() {
     let (cluster, _dir) = start().await;
     create_namespace(&cluster.client(), "blue").await;
     for namespace in ["default", "kube-system", "blue"] {
@@ -54,7 +54,7 @@ async fn every_namespace_gets_a_service_account_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn without_controllers_nothing_follows_from_what_is_stored() {
+async fn server_without_controllers_reconciles_custom_resources_only() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::new(dir.path());
     (config.store, config.controllers, config.scheduler) = (StoreConfig::Memory, false, false);
@@ -90,7 +90,7 @@ fn boats() -> CustomResourceDefinition {
 }
 
 #[tokio::test]
-async fn every_namespace_gets_the_root_certificates_and_keeps_them() {
+async fn namespace_gets_the_root_ca_and_keeps_it() {
     let (cluster, dir) = start().await;
     let ca = std::fs::read_to_string(dir.path().join("pki/ca.crt")).unwrap();
     create_namespace(&cluster.client(), "blue").await;
@@ -113,7 +113,7 @@ async fn every_namespace_gets_the_root_certificates_and_keeps_them() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_deleted_takes_everything_with_it() {
+async fn deleted_namespace_deletes_its_content() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     create_namespace(&client, "blue").await;
@@ -164,7 +164,7 @@ fn claim(spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_claim_stays_while_a_pod_uses_it() {
+async fn claim_in_use_is_not_deleted() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     idle(&cluster).await;
@@ -190,7 +190,7 @@ async fn a_claim_stays_while_a_pod_uses_it() {
 }
 
 #[tokio::test]
-async fn a_volume_stays_while_it_is_bound() {
+async fn bound_volume_is_not_deleted() {
     let (cluster, _dir) = start().await;
     let volumes = Api::<PersistentVolume>::all(cluster.client());
     let spec = json!({
@@ -213,7 +213,7 @@ async fn a_volume_stays_while_it_is_bound() {
 }
 
 #[tokio::test]
-async fn a_class_stays_while_a_claim_names_it_and_its_namespace_goes() {
+async fn attributes_class_in_use_is_deleted_after_its_claims() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     create_namespace(&client, "blue").await;
@@ -243,7 +243,7 @@ async fn a_class_stays_while_a_claim_names_it_and_its_namespace_goes() {
 }
 
 #[tokio::test]
-async fn an_idle_cluster_has_done_everything() {
+async fn idle_server_has_completed_all_reconciles() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     for number in 0..50 {
@@ -262,7 +262,7 @@ async fn an_idle_cluster_has_done_everything() {
 }
 
 #[tokio::test]
-async fn a_client_outlives_its_cluster_and_is_told_so() {
+async fn client_of_a_stopped_server_gets_an_error() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     cluster.shutdown().await;
@@ -280,7 +280,7 @@ async fn review(client: &Client, token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_secret_holds_the_token_of_its_account_and_goes_with_it() {
+async fn token_secret_is_filled_and_deleted_with_its_service_account() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");

@@ -113,7 +113,7 @@ async fn next(events: &mut Events) -> Option<(&'static str, String)> {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_the_definition_says_something_else() {
+async fn watch_ends_when_its_definition_changes() {
     let harbour = Harbour::new().await;
     let versions =
         |served, field| json!([version("v1", true, true, field), version("v2", served, false, "size")]);
@@ -155,7 +155,7 @@ async fn a_watch_ends_when_the_definition_says_something_else() {
 }
 
 #[tokio::test]
-async fn watches_of_a_definition_that_is_deleted_see_all_objects_go() {
+async fn watch_of_a_deleted_definition_receives_all_deletions() {
     let harbour = Harbour::new().await;
     harbour.define("boats", "Boat", json!([version("v1", true, true, "size")])).await;
     let mut watches = Vec::new();
@@ -178,7 +178,7 @@ async fn watches_of_a_definition_that_is_deleted_see_all_objects_go() {
 }
 
 #[tokio::test]
-async fn objects_that_nobody_can_reach_go_with_their_definition() {
+async fn objects_of_unserved_versions_are_deleted_with_their_definition() {
     let harbour = Harbour::new().await;
     let versions = |served| json!([version("v1", served, true, "size")]);
     harbour.define("boats", "Boat", versions(true)).await;
@@ -196,7 +196,7 @@ async fn objects_that_nobody_can_reach_go_with_their_definition() {
 }
 
 #[tokio::test]
-async fn every_version_that_is_served_has_an_api_service() {
+async fn served_version_has_an_api_service() {
     let harbour = Harbour::new().await;
     let versions = |beta| json!([version("v1", true, true, "size"), version("v1beta1", beta, false, "size")]);
     harbour.define("boats", "Boat", versions(true)).await;

@@ -88,7 +88,7 @@ async fn events_about(client: &Client, kind: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_replica_set_keeps_its_number_of_pods() {
+async fn replica_set_keeps_its_number_of_pods() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let sets = Api::<ReplicaSet>::namespaced(client.clone(), "default");
@@ -139,7 +139,7 @@ async fn a_replica_set_keeps_its_number_of_pods() {
 }
 
 #[tokio::test]
-async fn a_replication_controller_says_why_it_has_no_pods() {
+async fn replication_controller_reports_why_it_has_no_pods() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let controllers = Api::<ReplicationController>::namespaced(client.clone(), "default");
@@ -225,7 +225,7 @@ async fn roll_out(cluster: &Handle, name: &str) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn a_deployment_is_rolled_out_and_back() {
+async fn deployment_is_rolled_out_and_back() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
@@ -274,7 +274,7 @@ async fn a_deployment_is_rolled_out_and_back() {
 }
 
 #[tokio::test]
-async fn a_paused_deployment_waits_and_a_recreated_one_stops_first() {
+async fn paused_deployment_only_scales_and_recreate_stops_old_pods_first() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
@@ -309,7 +309,7 @@ async fn a_paused_deployment_waits_and_a_recreated_one_stops_first() {
 }
 
 #[tokio::test]
-async fn another_set_of_the_same_name_is_got_out_of_the_way_of() {
+async fn hash_collision_with_another_replica_set_is_resolved() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
@@ -348,7 +348,7 @@ where
 }
 
 #[tokio::test]
-async fn a_large_deployment_gets_all_its_pods() {
+async fn deployment_with_a_thousand_replicas_gets_all_pods() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");

@@ -70,7 +70,7 @@ fn addresses_and_ports(slice: &EndpointSlice) -> (Vec<(String, bool)>, Vec<i32>)
 }
 
 #[tokio::test]
-async fn what_a_service_selects_stands_behind_it() {
+async fn selected_pods_become_endpoints() {
     let cluster = start().await;
     let client = cluster.client();
     let services = Api::<Service>::namespaced(client.clone(), "default");
@@ -117,7 +117,7 @@ async fn what_a_service_selects_stands_behind_it() {
 }
 
 #[tokio::test]
-async fn endpoints_that_people_made_are_mirrored() {
+async fn manual_endpoints_are_mirrored_to_slices() {
     let cluster = start().await;
     let client = cluster.client();
     let services = Api::<Service>::namespaced(client.clone(), "default");
@@ -138,7 +138,7 @@ async fn endpoints_that_people_made_are_mirrored() {
 }
 
 #[tokio::test]
-async fn a_hundred_endpoints_fill_a_slice() {
+async fn slices_have_at_most_a_hundred_endpoints() {
     let cluster = start().await;
     let client = cluster.client();
     let services = Api::<Service>::namespaced(client.clone(), "default");

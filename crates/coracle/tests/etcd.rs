@@ -98,7 +98,7 @@ async fn namespace_gets_account(process: &Handle, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_processes_one_runs_the_controllers() {
+async fn one_of_several_servers_runs_the_controllers() {
     let etcd = Etcd::start();
     let first = etcd.serve().await;
     let leader = holder(&first, "kube-controller-manager").await;
@@ -135,7 +135,7 @@ async fn until(process: &Handle, path: &str, expected: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cluster_of_one_process_is_known_to_the_other_until_it_is_deleted() {
+async fn cluster_created_by_one_server_is_served_by_the_other_until_deleted() {
     let etcd = Etcd::start();
     let (first, second) = (etcd.serve().await, etcd.serve().await);
     let created = first.create_cluster("t1", LimitsChange::default()).await.unwrap();
@@ -209,7 +209,7 @@ async fn write_and_read(writer: kube::Client, reader: kube::Client, task: usize)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn write_of_one_process_is_seen_by_the_next_read_of_the_other() {
+async fn write_through_one_server_is_visible_to_the_next_read_of_the_other() {
     let etcd = Etcd::start();
     let (first, second) = (etcd.serve().await, etcd.serve().await);
     let pairs = |task: usize| {
@@ -225,7 +225,7 @@ async fn write_of_one_process_is_seen_by_the_next_read_of_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejection_by_one_process_is_of_the_latest_state_of_the_other() {
+async fn rejection_by_one_server_is_based_on_the_latest_write_of_the_other() {
     let etcd = Etcd::start();
     let (first, second) = (etcd.serve().await, etcd.serve().await);
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -272,7 +272,7 @@ async fn first_refusal(process: &Handle) -> Box<Status> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn etcd_that_does_not_answer_is_named_to_clients_and_probes() {
+async fn unresponsive_etcd_is_named_to_clients_and_probes() {
     let mut etcd = Etcd::start();
     let process = etcd.serve().await;
     etcd.process.kill().unwrap();

@@ -76,7 +76,7 @@ async fn nodes_are_ready_and_renew_their_leases() {
 }
 
 #[tokio::test]
-async fn a_pod_runs_and_ends_as_on_a_real_node() {
+async fn pod_runs_and_terminates_as_on_a_real_node() {
     let cluster = start("1").await;
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     idle(&cluster).await;
@@ -101,7 +101,7 @@ async fn a_pod_runs_and_ends_as_on_a_real_node() {
 }
 
 #[tokio::test]
-async fn pods_do_what_their_rules_say() {
+async fn pods_follow_their_rules() {
     let cluster = start("1").await;
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     let never = json!({"restartPolicy": "Never"});
@@ -144,7 +144,7 @@ async fn get_text(cluster: &Handle, path: &str) -> coracle::kube::Result<String>
 }
 
 #[tokio::test]
-async fn connections_to_a_simulated_node_are_answered_at_once() {
+async fn connection_to_a_simulated_node_is_rejected_at_once() {
     let cluster = start("1").await;
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     let rules = json!({"logs": "one\ntwo"});
@@ -195,7 +195,7 @@ async fn pod_that_is_not_restarted_completes() {
 }
 
 #[tokio::test]
-async fn a_node_without_power_does_nothing_until_it_is_back() {
+async fn node_with_stopped_heartbeat_does_nothing_until_it_resumes() {
     let cluster = start("0").await;
     let nodes = Api::<Node>::all(cluster.client());
     let mark = json!({"fake.coracle.dev/node": "true", "fake.coracle.dev/heartbeat": "stopped"});
@@ -212,7 +212,7 @@ async fn a_node_without_power_does_nothing_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn what_nodes_and_pods_use_is_told() {
+async fn usage_of_nodes_and_pods_is_served_by_the_metrics_api() {
     let cluster = start("2").await;
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     let resources = json!({"requests": {"cpu": "200m", "memory": "64Mi"}});
@@ -242,7 +242,7 @@ async fn what_nodes_and_pods_use_is_told() {
 }
 
 #[tokio::test]
-async fn an_autoscaler_follows_what_pods_use() {
+async fn autoscaler_follows_the_usage_of_pods() {
     let cluster = start("1").await;
     let client = cluster.client();
     let nodes = Api::<Node>::all(client.clone());
@@ -323,7 +323,7 @@ async fn an_autoscaler_follows_what_pods_use() {
 }
 
 #[tokio::test]
-async fn an_autoscaler_says_why_it_cannot_scale() {
+async fn autoscaler_reports_why_it_cannot_scale() {
     let cluster = start("0").await;
     let scalers = Api::<HorizontalPodAutoscaler>::namespaced(cluster.client(), "default");
     for (name, kind, expected) in [

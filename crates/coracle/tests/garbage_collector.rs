@@ -76,7 +76,7 @@ async fn left(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn dependents_go_after_their_last_owner() {
+async fn dependents_are_deleted_after_their_last_owner() {
     let cluster = start().await;
     let client = cluster.client();
     let a = owned(&client, "a", &[]).await;
@@ -100,7 +100,7 @@ async fn dependents_go_after_their_last_owner() {
 }
 
 #[tokio::test]
-async fn an_owner_that_was_never_there_keeps_nothing() {
+async fn dependent_of_a_nonexistent_owner_is_deleted() {
     let cluster = start().await;
     let client = cluster.client();
     let missing = |uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": uid});
@@ -121,7 +121,7 @@ async fn an_owner_that_was_never_there_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn in_the_foreground_the_owner_goes_last() {
+async fn foreground_deletion_removes_the_owner_last() {
     let cluster = start().await;
     let client = cluster.client();
     let owner = owned(&client, "owner", &[]).await;
@@ -145,7 +145,7 @@ async fn in_the_foreground_the_owner_goes_last() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_owns_does_not_hold_up_the_foreground() {
+async fn dependent_with_another_owner_does_not_block_foreground_deletion() {
     let cluster = start().await;
     let client = cluster.client();
     let (going, staying) = (owned(&client, "going", &[]).await, owned(&client, "staying", &[]).await);
@@ -159,7 +159,7 @@ async fn what_somebody_else_owns_does_not_hold_up_the_foreground() {
 }
 
 #[tokio::test]
-async fn circles_of_owners_go() {
+async fn cyclic_owners_are_deleted() {
     let cluster = start().await;
     let client = cluster.client();
     let a = owned(&client, "a", &[]).await;
@@ -176,7 +176,7 @@ async fn circles_of_owners_go() {
 }
 
 #[tokio::test]
-async fn orphans_forget_their_owner_and_stay() {
+async fn orphaned_dependents_lose_their_owner_reference_and_stay() {
     let cluster = start().await;
     let client = cluster.client();
     let owner = owned(&client, "owner", &[]).await;
@@ -194,7 +194,7 @@ async fn orphans_forget_their_owner_and_stay() {
 }
 
 #[tokio::test]
-async fn namespaces_are_not_crossed_and_somebody_is_told() {
+async fn owner_in_another_namespace_is_invalid_and_reported() {
     let cluster = start().await;
     let client = cluster.client();
     let elsewhere = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
@@ -252,7 +252,7 @@ async fn create_boat(client: &Client, name: &str, owners: &[Value]) -> Value {
 }
 
 #[tokio::test]
-async fn custom_kinds_own_and_are_owned_from_the_moment_they_are_there() {
+async fn custom_resources_can_own_and_be_owned_at_once() {
     let cluster = start().await;
     let client = cluster.client();
     idle(&cluster).await;
@@ -278,7 +278,7 @@ async fn custom_kinds_own_and_are_owned_from_the_moment_they_are_there() {
 }
 
 #[tokio::test]
-async fn what_custom_objects_own_goes_with_their_definition() {
+async fn dependents_of_custom_resources_are_deleted_with_their_definition() {
     let cluster = start().await;
     let client = cluster.client();
     define_boats(&client).await;
@@ -307,7 +307,7 @@ async fn create_namespace(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn a_namespace_with_thousands_of_objects_goes() {
+async fn namespace_with_thousands_of_objects_is_deleted() {
     const OBJECTS: usize = 2000;
     let cluster = start().await;
     let client = cluster.client();
@@ -327,7 +327,7 @@ async fn a_namespace_with_thousands_of_objects_goes() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_as_soon_as_the_last_object_is_let_go() {
+async fn namespace_is_deleted_as_soon_as_its_last_finalizer_is_removed() {
     let cluster = start().await;
     let client = cluster.client();
     create_namespace(&client, "held").await;

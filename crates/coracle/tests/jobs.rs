@@ -107,7 +107,7 @@ fn is_held(pod: &Pod) -> bool {
 }
 
 #[tokio::test]
-async fn a_job_runs_until_enough_pods_have_succeeded() {
+async fn job_completes_when_enough_pods_have_succeeded() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({"completions": 3, "parallelism": 2}))).await;
@@ -141,7 +141,7 @@ async fn a_job_runs_until_enough_pods_have_succeeded() {
 }
 
 #[tokio::test]
-async fn indexes_are_run_once_each() {
+async fn indexed_job_runs_each_index_once() {
     let cluster = start().await;
     let client = cluster.client();
     let spec = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"});
@@ -166,7 +166,7 @@ async fn indexes_are_run_once_each() {
 }
 
 #[tokio::test]
-async fn a_job_that_fails_too_often_is_over() {
+async fn job_beyond_its_backoff_limit_fails() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({"backoffLimit": 0, "parallelism": 2, "completions": 2})))
@@ -184,7 +184,7 @@ async fn a_job_that_fails_too_often_is_over() {
 }
 
 #[tokio::test]
-async fn policies_say_what_failure_and_success_are() {
+async fn failure_and_success_policies_end_jobs() {
     let cluster = start().await;
     let client = cluster.client();
     let rule = json!({"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}});
@@ -217,7 +217,7 @@ async fn policies_say_what_failure_and_success_are() {
 }
 
 #[tokio::test]
-async fn a_job_can_be_suspended_and_resumed() {
+async fn job_can_be_suspended_and_resumed() {
     let cluster = start().await;
     let client = cluster.client();
     let jobs = api::<Job>(&client);
@@ -246,7 +246,7 @@ async fn a_job_can_be_suspended_and_resumed() {
 }
 
 #[tokio::test]
-async fn pods_are_not_held_for_a_job_that_is_gone() {
+async fn pods_of_a_deleted_job_lose_their_finalizer() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({}))).await;
@@ -261,7 +261,7 @@ async fn pods_are_not_held_for_a_job_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_job_takes_on_what_fits_and_lets_go_of_what_does_not() {
+async fn job_adopts_matching_pods_and_releases_others() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({"parallelism": 2, "completions": 2}))).await;
@@ -284,7 +284,7 @@ async fn a_job_takes_on_what_fits_and_lets_go_of_what_does_not() {
 }
 
 #[tokio::test]
-async fn a_job_goes_when_its_time_is_up() {
+async fn finished_job_is_deleted_after_its_ttl() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({"ttlSecondsAfterFinished": 0}))).await;
@@ -296,7 +296,7 @@ async fn a_job_goes_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn a_cron_job_makes_jobs_when_they_are_due() {
+async fn cron_job_creates_jobs_when_they_are_due() {
     let cluster = start().await;
     let client = cluster.client();
     let cron_jobs = api::<CronJob>(&client);
@@ -347,7 +347,7 @@ fn allowed(budget: &PodDisruptionBudget) -> [i32; 4] {
 }
 
 #[tokio::test]
-async fn a_budget_keeps_pods_from_being_evicted() {
+async fn disruption_budget_limits_evictions() {
     let cluster = start().await;
     let client = cluster.client();
     let budgets = api::<PodDisruptionBudget>(&client);
@@ -393,7 +393,7 @@ async fn a_budget_keeps_pods_from_being_evicted() {
 }
 
 #[tokio::test]
-async fn a_pod_that_never_came_to_a_node_ends() {
+async fn deleted_pod_without_a_node_fails() {
     let cluster = start().await;
     let client = cluster.client();
     let pods = api::<Pod>(&client);

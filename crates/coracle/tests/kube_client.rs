@@ -38,7 +38,7 @@ async fn over_the_network(cluster: &Handle) -> Client {
 }
 
 #[tokio::test]
-async fn kube_works_within_the_process() {
+async fn kube_client_works_in_process() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     tokio::time::timeout(LIMIT, everything(client)).await.unwrap();
@@ -46,7 +46,7 @@ async fn kube_works_within_the_process() {
 }
 
 #[tokio::test]
-async fn kube_works_over_the_network() {
+async fn kube_client_works_over_the_network() {
     let (cluster, _dir) = start().await;
     let client = over_the_network(&cluster).await;
     tokio::time::timeout(LIMIT, everything(client)).await.unwrap();
@@ -54,12 +54,12 @@ async fn kube_works_over_the_network() {
 }
 
 async fn everything(client: Client) {
-    objects_are_made_read_changed_and_deleted(&client).await;
-    changes_are_told(&client).await;
+    objects_are_created_read_replaced_and_deleted(&client).await;
+    changes_are_watched(&client).await;
     patches_of_every_type_are_applied(&client).await;
     fields_have_owners(&client).await;
     kinds_are_discovered(&client).await;
-    errors_are_told_apart(&client).await;
+    errors_have_their_codes_and_reasons(&client).await;
 }
 
 fn config_map(name: &str, data: Value) -> ConfigMap {
@@ -70,7 +70,7 @@ fn value<'a>(map: &'a ConfigMap, key: &str) -> Option<&'a str> {
     map.data.as_ref()?.get(key).map(String::as_str)
 }
 
-async fn objects_are_made_read_changed_and_deleted(client: &Client) {
+async fn objects_are_created_read_replaced_and_deleted(client: &Client) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let made = maps.create(&PostParams::default(), &config_map("crud", json!({"a": "1"}))).await.unwrap();
     assert!(made.uid().is_some() && made.creation_timestamp().is_some());
@@ -92,7 +92,7 @@ async fn objects_are_made_read_changed_and_deleted(client: &Client) {
     assert!(maps.get_opt("crud").await.unwrap().is_none());
 }
 
-async fn changes_are_told(client: &Client) {
+async fn changes_are_watched(client: &Client) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let params = WatchParams::default().fields("metadata.name=watched");
     let from = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
@@ -204,7 +204,7 @@ async fn kinds_are_discovered(client: &Client) {
     assert_eq!(namespaces.get("default").await.unwrap().data["status"]["phase"], "Active");
 }
 
-async fn errors_are_told_apart(client: &Client) {
+async fn errors_have_their_codes_and_reasons(client: &Client) {
     let namespaces = Api::<Namespace>::all(client.clone());
     let code = |error: kube::Error| match error {
         kube::Error::Api(status) => (status.code, status.reason),

@@ -72,7 +72,7 @@ async fn until_allowed(client: &Client, path: &str, token: &str) {
 }
 
 #[tokio::test]
-async fn tokens_and_roles_of_the_cluster_count() {
+async fn kubelet_api_accepts_tokens_and_roles_of_the_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new(dir.path()) };
     let cluster = Coracle::start(config).await.unwrap();

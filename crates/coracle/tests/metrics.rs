@@ -76,7 +76,7 @@ async fn patch_replicas(cluster: &Handle, replicas: i32) {
 }
 
 #[tokio::test]
-async fn what_controllers_do_is_counted() {
+async fn controller_metrics_count_reconciled_objects() {
     let cluster = start().await;
     run_a_job(&cluster).await;
     serve_three_pods(&cluster).await;
@@ -129,7 +129,7 @@ async fn what_controllers_do_is_counted() {
 }
 
 #[tokio::test]
-async fn every_name_and_every_series_is_told_once() {
+async fn metric_names_and_series_are_unique() {
     let cluster = start().await;
     idle(&cluster).await;
     let page = page(&cluster).await;

@@ -89,7 +89,7 @@ async fn messages(client: &Client, reason: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_heard_of_is_not_ready() {
+async fn node_without_heartbeat_becomes_not_ready() {
     // Any heartbeat is too old.
     let monitor = NodeMonitor { grace_period: Duration::ZERO, ..NodeMonitor::default() };
     let cluster = start(|config| config.node_monitor = monitor).await;
@@ -121,7 +121,7 @@ async fn a_node_that_is_not_heard_of_is_not_ready() {
 }
 
 #[tokio::test]
-async fn conditions_become_taints() {
+async fn node_conditions_become_taints() {
     let cluster = start(|_| {}).await;
     let client = cluster.client();
     create_node(&client, "a", "False").await;
@@ -140,7 +140,7 @@ async fn conditions_become_taints() {
 }
 
 #[tokio::test]
-async fn pods_leave_nodes_that_they_do_not_tolerate() {
+async fn pods_without_toleration_are_evicted_from_tainted_nodes() {
     let cluster = start(|_| {}).await;
     let client = cluster.client();
     create_node(&client, "a", "True").await;
@@ -171,7 +171,7 @@ async fn pods_leave_nodes_that_they_do_not_tolerate() {
 }
 
 #[tokio::test]
-async fn nodes_get_addresses_for_their_pods() {
+async fn nodes_get_pod_cidrs() {
     let ranges = vec!["10.1.0.0/23".parse().unwrap(), "fd00:1::/56".parse().unwrap()];
     let cidrs = NodeCidrs::new(ranges, 24, 64).unwrap();
     let cluster = start(|config| config.node_cidrs = Some(cidrs)).await;
@@ -193,7 +193,7 @@ async fn nodes_get_addresses_for_their_pods() {
 }
 
 #[tokio::test]
-async fn a_range_stays_while_services_have_addresses_of_it() {
+async fn service_cidr_in_use_is_not_deleted() {
     let cluster = start(|_| {}).await;
     let client = cluster.client();
     let ranges = Api::<ServiceCIDR>::all(client.clone());
@@ -221,7 +221,7 @@ async fn a_range_stays_while_services_have_addresses_of_it() {
 }
 
 #[tokio::test]
-async fn addresses_of_services_come_back() {
+async fn deleted_ip_address_of_a_service_is_recreated() {
     let cluster = start(|_| {}).await;
     let client = cluster.client();
     let (services, addresses) =

@@ -44,7 +44,7 @@ const TRUSTED: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn file_writable_by_others_is_refused_and_served_again_after_the_fix() {
+async fn file_writable_by_others_is_rejected_until_fixed() {
     let dir = used().await;
     for name in TRUSTED {
         let path = dir.path().join(name);
@@ -62,7 +62,7 @@ async fn file_writable_by_others_is_refused_and_served_again_after_the_fix() {
 }
 
 #[tokio::test]
-async fn file_of_another_user_is_refused() {
+async fn file_of_another_user_is_rejected() {
     let dir = used().await;
     for name in TRUSTED {
         let path = dir.path().join(name);
@@ -80,7 +80,7 @@ async fn file_of_another_user_is_refused() {
 }
 
 #[tokio::test]
-async fn private_key_readable_by_others_is_refused() {
+async fn private_key_readable_by_others_is_rejected() {
     let dir = used().await;
     let key = dir.path().join("pki/ca.key");
     fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
@@ -107,7 +107,7 @@ async fn symbolic_links_in_the_data_directory_are_not_followed() {
 }
 
 #[tokio::test]
-async fn directory_of_a_cluster_in_memory_is_checked_too() {
+async fn directory_of_an_in_memory_server_is_checked_too() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
     let error = Coracle::start(config(dir.path(), StoreConfig::Memory)).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn directory_of_a_cluster_in_memory_is_checked_too() {
 }
 
 #[tokio::test]
-async fn token_file_writable_by_others_is_refused() {
+async fn token_file_writable_by_others_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tokens.csv");
     fs::write(&file, "secret-token-1,jane,1\n").unwrap();

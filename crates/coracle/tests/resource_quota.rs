@@ -71,7 +71,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_there_is_counted_and_what_goes_is_given_back() {
+async fn quota_counts_existing_objects_and_releases_deleted_ones() {
     let cluster = start().await;
     let client = cluster.client();
     let pods = objects::<Pod>(&client);
@@ -112,7 +112,7 @@ async fn what_is_there_is_counted_and_what_goes_is_given_back() {
 }
 
 #[tokio::test]
-async fn pods_that_have_ended_use_nothing() {
+async fn ended_pods_do_not_count_against_the_quota() {
     let cluster = start().await;
     let client = cluster.client();
     let pods = objects::<Pod>(&client);
@@ -132,7 +132,7 @@ async fn pods_that_have_ended_use_nothing() {
 }
 
 #[tokio::test]
-async fn custom_objects_are_counted_from_the_moment_they_are_served() {
+async fn custom_resources_are_counted_as_soon_as_they_are_served() {
     let cluster = start().await;
     let client = cluster.client();
     limit(&client, json!({"hard": {"count/boats.example.org": "1", "count/configmaps": "3"}})).await;

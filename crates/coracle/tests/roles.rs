@@ -39,7 +39,7 @@ fn role(name: &str, rest: Value) -> ClusterRole {
 }
 
 #[tokio::test]
-async fn what_a_cluster_begins_with_is_added_up_already() {
+async fn initial_cluster_roles_are_aggregated_already() {
     let (cluster, _dir) = start().await;
     let roles = Api::<ClusterRole>::all(cluster.client());
     idle(&cluster).await;
@@ -55,7 +55,7 @@ async fn what_a_cluster_begins_with_is_added_up_already() {
 }
 
 #[tokio::test]
-async fn a_labelled_role_becomes_part_of_edit_and_admin() {
+async fn labelled_role_is_aggregated_to_edit_and_admin() {
     let (cluster, _dir) = start().await;
     let roles = Api::<ClusterRole>::all(cluster.client());
     let [edit, admin, view] =
@@ -82,7 +82,7 @@ async fn a_labelled_role_becomes_part_of_edit_and_admin() {
 }
 
 #[tokio::test]
-async fn rules_of_ones_own_do_not_last_in_a_role_made_of_others() {
+async fn own_rules_of_an_aggregated_role_are_overwritten() {
     let (cluster, _dir) = start().await;
     let roles = Api::<ClusterRole>::all(cluster.client());
     let nodes = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"]});

@@ -85,7 +85,7 @@ async fn told(cluster: &Handle, pod: &str, reason: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_pod_finds_its_node_and_people_are_told() {
+async fn scheduled_pod_gets_a_node_and_an_event() {
     let cluster = start().await;
     create_node(&cluster, "n1", "1").await;
     create_node(&cluster, "n2", "4").await;
@@ -104,7 +104,7 @@ async fn a_pod_finds_its_node_and_people_are_told() {
 }
 
 #[tokio::test]
-async fn a_pod_that_found_no_node_is_tried_when_something_helps() {
+async fn unschedulable_pod_is_retried_after_a_helpful_event() {
     let cluster = start().await;
     create(&pods(&cluster), pod("web", "2", json!({}))).await;
     let web = wait_for(LIMIT, &pods(&cluster), "web", is_refused).await;
@@ -134,7 +134,7 @@ async fn a_pod_that_found_no_node_is_tried_when_something_helps() {
 }
 
 #[tokio::test]
-async fn gates_hold_a_pod_back() {
+async fn gated_pod_is_not_scheduled() {
     let cluster = start().await;
     create_node(&cluster, "n1", "4").await;
     create(&pods(&cluster), pod("web", "1", json!({"schedulingGates": [{"name": "example.com/wait"}]})))
@@ -150,7 +150,7 @@ async fn gates_hold_a_pod_back() {
 }
 
 #[tokio::test]
-async fn the_important_make_room_for_themselves() {
+async fn higher_priority_pod_preempts() {
     let cluster = start().await;
     create_node(&cluster, "n1", "2").await;
     let classes = Api::<PriorityClass>::all(cluster.client());
@@ -180,7 +180,7 @@ async fn the_important_make_room_for_themselves() {
 }
 
 #[tokio::test]
-async fn volumes_that_wait_are_chosen_with_the_node() {
+async fn delayed_volume_is_bound_with_the_node() {
     let cluster = start().await;
     create_node(&cluster, "n1", "4").await;
     create_node(&cluster, "n2", "4").await;
@@ -215,7 +215,7 @@ async fn volumes_that_wait_are_chosen_with_the_node() {
 }
 
 #[tokio::test]
-async fn a_volume_is_made_where_the_pod_goes() {
+async fn volume_is_provisioned_on_the_node_of_the_pod() {
     let cluster = start().await;
     create_node(&cluster, "small", "1").await;
     create_node(&cluster, "large", "4").await;
@@ -233,7 +233,7 @@ async fn a_volume_is_made_where_the_pod_goes() {
 }
 
 #[tokio::test]
-async fn many_pods_are_spread_over_nodes_and_apart_from_those_they_cannot_bear() {
+async fn pods_follow_spread_constraints_and_anti_affinity() {
     let cluster = start().await;
     for name in ["n1", "n2", "n3"] {
         create_node(&cluster, name, "4").await;

@@ -53,7 +53,7 @@ async fn addresses(cluster: &Handle) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn service_that_is_deleted_leaves_no_address_behind() {
+async fn deleted_service_leaves_no_address_behind() {
     let (cluster, _dir) = start().await;
     idle(&cluster).await;
     let services = Api::<Service>::namespaced(cluster.client(), "default");
@@ -72,7 +72,7 @@ async fn service_that_is_deleted_leaves_no_address_behind() {
 }
 
 #[tokio::test]
-async fn address_that_is_deleted_is_created_again_while_its_service_has_it() {
+async fn deleted_address_of_an_existing_service_is_recreated() {
     let (cluster, _dir) = start().await;
     let services = Api::<Service>::namespaced(cluster.client(), "default");
     services.create(&PostParams::default(), &service("s", Some("10.0.0.5"))).await.unwrap();

@@ -174,7 +174,7 @@ fn template(app: &str, image: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_daemon_set_has_a_pod_on_every_node_that_fits() {
+async fn daemon_set_has_a_pod_on_every_suitable_node() {
     let world = World::start().await;
     world.create_node("a", json!(null)).await;
     world.create_node("b", json!(null)).await;
@@ -207,7 +207,7 @@ async fn a_daemon_set_has_a_pod_on_every_node_that_fits() {
 }
 
 #[tokio::test]
-async fn a_daemon_set_is_updated_node_by_node_and_back() {
+async fn daemon_set_is_updated_node_by_node_and_rolled_back() {
     let world = World::start().await;
     for node in ["a", "b", "c"] {
         world.create_node(node, json!(null)).await;
@@ -279,7 +279,7 @@ async fn claims(world: &World) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_stateful_set_grows_and_shrinks_in_order_and_keeps_its_claims() {
+async fn stateful_set_scales_in_order_and_keeps_its_claims() {
     let world = World::start().await;
     world.create_node("a", json!(null)).await;
     let sets = world.api::<StatefulSet>();
@@ -329,7 +329,7 @@ async fn a_stateful_set_grows_and_shrinks_in_order_and_keeps_its_claims() {
 }
 
 #[tokio::test]
-async fn a_stateful_set_is_updated_from_the_last_to_the_partition() {
+async fn stateful_set_is_updated_down_to_the_partition() {
     let world = World::start().await;
     world.create_node("a", json!(null)).await;
     let sets = world.api::<StatefulSet>();
@@ -385,7 +385,7 @@ fn volume(name: &str, size: &str) -> Value {
 }
 
 #[tokio::test]
-async fn claims_are_bound_to_the_volumes_that_suit_them() {
+async fn claims_are_bound_to_matching_volumes() {
     let world = World::start().await;
     let volumes = Api::<PersistentVolume>::all(world.cluster.client());
     let claims = world.api::<PersistentVolumeClaim>();
@@ -431,7 +431,7 @@ async fn claims_are_bound_to_the_volumes_that_suit_them() {
 }
 
 #[tokio::test]
-async fn volumes_are_made_where_they_are_first_used() {
+async fn volume_is_provisioned_for_the_first_consumer() {
     let world = World::start().await;
     world.create_node("a", json!(null)).await;
     let classes = Api::<StorageClass>::all(world.cluster.client());
@@ -474,7 +474,7 @@ async fn volumes_are_made_where_they_are_first_used() {
 }
 
 #[tokio::test]
-async fn a_pod_and_its_volume_find_a_node_together() {
+async fn pod_and_its_volume_are_scheduled_together() {
     let world = World::start().await;
     world.create_node("a", json!(null)).await;
     create(&world.api::<PersistentVolumeClaim>(), claim("data", json!({}))).await;

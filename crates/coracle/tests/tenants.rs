@@ -127,7 +127,7 @@ fn owned_by(name: &str, api_version: &str, kind: &str, owner: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn namespaces_of_every_cluster_get_what_they_need_and_go_with_all_they_have() {
+async fn namespaces_of_every_cluster_are_populated_and_deleted_with_their_content() {
     let server = Server::start().await;
     for tenant in ["blue", "green"] {
         let namespaces = format!("/clusters/{tenant}/api/v1/namespaces");
@@ -199,7 +199,7 @@ async fn pods_of_a_tenant_run_on_its_own_nodes() {
 }
 
 #[tokio::test]
-async fn a_pod_is_placed_by_what_its_cluster_had_before_it_had_nodes() {
+async fn pod_is_scheduled_by_objects_created_before_the_first_node() {
     let server = Server::start().await;
     // Created long before the first pod, and partly shared by all clusters.
     let labelled = json!({"metadata": {"name": "work", "labels": {"team": "a"}}});
@@ -245,7 +245,7 @@ async fn a_pod_is_placed_by_what_its_cluster_had_before_it_had_nodes() {
 }
 
 #[tokio::test]
-async fn what_nobody_owns_goes_within_its_own_cluster() {
+async fn garbage_is_collected_within_its_own_cluster() {
     let server = Server::start().await;
     for tenant in ["blue", "green"] {
         let maps = format!("/clusters/{tenant}/api/v1/namespaces/default/configmaps");
@@ -275,7 +275,7 @@ async fn what_nobody_owns_goes_within_its_own_cluster() {
 }
 
 #[tokio::test]
-async fn kinds_of_a_tenant_are_looked_after_where_they_are() {
+async fn custom_resources_of_a_tenant_are_reconciled_in_its_cluster() {
     let server = Server::start().await;
     let definitions =
         |tenant: &str| format!("/clusters/{tenant}/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
@@ -393,7 +393,7 @@ async fn every_controller_serves_tenants() {
 }
 
 #[tokio::test]
-async fn a_restart_finds_every_cluster_again() {
+async fn restarted_server_reconciles_every_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start_on(StoreConfig::Disk, dir.path()).await;
     server.create_cluster("blue").await;
@@ -426,7 +426,7 @@ async fn a_restart_finds_every_cluster_again() {
 }
 
 #[tokio::test]
-async fn roles_and_tokens_are_those_of_their_cluster() {
+async fn roles_and_tokens_are_reconciled_per_cluster() {
     let server = Server::start().await;
     let rule = json!({"apiGroups": ["example.com"], "resources": ["boats"], "verbs": ["get"]});
     let role = json!({"metadata": {"name": "boats", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
@@ -453,7 +453,7 @@ async fn roles_and_tokens_are_those_of_their_cluster() {
 }
 
 #[tokio::test]
-async fn many_clusters_are_no_more_watches_than_one() {
+async fn number_of_watches_does_not_grow_with_clusters() {
     let server = Server::start().await;
     server.idle().await;
     let before = server.watches().await;

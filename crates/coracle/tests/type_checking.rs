@@ -40,7 +40,7 @@ async fn status(client: &Client, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_cannot_be_right_stands_in_the_status() {
+async fn type_errors_are_reported_in_the_policy_status() {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     let config = Config { store: StoreConfig::Memory, listen, ..Config::new(dir.path()) };

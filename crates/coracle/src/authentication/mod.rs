@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_its_flag() {
+    fn invalid_setting_is_rejected_by_its_flag() {
         assert!(Authentication::default().checked().is_ok());
         let none = refused(|settings| settings.service_accounts.issuers.clear());
         assert!(none.contains("--service-account-issuer"), "{none}");

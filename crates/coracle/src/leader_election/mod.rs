@@ -42,17 +42,17 @@ fn host_name() -> String {
 }
 
 /// A manager that runs always, or while this process is the leader.
-pub(crate) struct Managed {
+pub(crate) struct LeaderElected {
     /// The idle check of the running manager; none while none runs.
     idle: watch::Receiver<Option<Idle>>,
-    figures: Figures,
+    manager_metrics: ManagerMetrics,
     stop: CancellationToken,
     running: Components,
 }
 
 /// The metrics of a manager. They hold no reference to the server, so that the server can hold them.
 #[derive(Clone)]
-pub(crate) struct Figures {
+pub(crate) struct ManagerMetrics {
     /// The leader election metric, if there is a lease; also exposed while no manager runs.
     leading: Metrics,
     /// The metrics of the running manager.
@@ -60,10 +60,12 @@ pub(crate) struct Figures {
 }
 
 /// The text of all metrics, a part of the metrics endpoint.
-pub(crate) fn metrics(managers: &[Figures]) -> String {
+pub(crate) fn metrics(managers: &[ManagerMetrics]) -> String {
     let all: Vec<Metrics> = managers
         .iter()
-        .flat_map(|figures| [Some(figures.leading.clone()), figures.running.borrow().clone()])
+        .flat_map(|manager_metrics| {
+            [Some(manager_metrics.leading.clone()), manager_metrics.running.borrow().clone()]
+        })
         .flatten()
         .collect();
     Metrics::text_of(&all)
@@ -71,14 +73,14 @@ pub(crate) fn metrics(managers: &[Figures]) -> String {
 
 /// Publishes the idle check and the metrics of the running manager.
 #[derive(Default)]
-struct Board {
+struct StatusBoard {
     idle: watch::Sender<Option<Idle>>,
     metrics: watch::Sender<Option<Metrics>>,
     leading: Metrics,
     leads: Arc<Gauge>,
 }
 
-impl Board {
+impl StatusBoard {
     /// Also exposes whether the lease with this name is held.
     fn with_lease(name: &str) -> Self {
         let leading = Metrics::default();
@@ -87,11 +89,11 @@ impl Board {
         Self { leading, leads, ..Self::default() }
     }
 
-    fn figures(&self) -> Figures {
-        Figures { leading: self.leading.clone(), running: self.metrics.subscribe() }
+    fn manager_metrics(&self) -> ManagerMetrics {
+        ManagerMetrics { leading: self.leading.clone(), running: self.metrics.subscribe() }
     }
 
-    fn show(&self, manager: &Manager) {
+    fn publish(&self, manager: &Manager) {
         self.idle.send_replace(Some(manager.idle()));
         self.metrics.send_replace(Some(manager.metrics().clone()));
         self.leads.set(1.0);
@@ -115,7 +117,7 @@ enum Ended {
     Failed,
 }
 
-impl Managed {
+impl LeaderElected {
     /// Runs the controllers that `register` adds to a manager for all clusters, as Kubernetes' `component`
     /// does. With a `replica`, only while this process is the leader; all writes have to be bound to the
     /// fence passed to `register`.
@@ -147,11 +149,11 @@ impl Managed {
 
     /// Runs a manager until it is stopped.
     fn always(name: &'static str, manager: Manager) -> Self {
-        let (board, stop) = (Board::default(), CancellationToken::new());
-        board.show(&manager);
-        Self::run(name, board, stop, |board, stop| async move {
+        let (status_board, stop) = (StatusBoard::default(), CancellationToken::new());
+        status_board.publish(&manager);
+        Self::run(name, status_board, stop, |status_board, stop| async move {
             manager.run(stop).await;
-            board.clear();
+            status_board.clear();
         })
     }
 
@@ -161,23 +163,25 @@ impl Managed {
         lease: LeaderLease,
         make: impl Fn(&LeaderLease, &LeaseTerm) -> Option<Manager> + Send + 'static,
     ) -> Self {
-        let (board, stop) = (Board::with_lease(name), CancellationToken::new());
-        Self::run(name, board, stop, move |board, stop| lead(name, lease, make, board, stop))
+        let (status_board, stop) = (StatusBoard::with_lease(name), CancellationToken::new());
+        Self::run(name, status_board, stop, move |status_board, stop| {
+            lead(name, lease, make, status_board, stop)
+        })
     }
 
     fn run<Run: Future<Output = ()> + Send + 'static>(
         name: &'static str,
-        board: Board,
+        status_board: StatusBoard,
         stop: CancellationToken,
-        run: impl FnOnce(Board, CancellationToken) -> Run,
+        run: impl FnOnce(StatusBoard, CancellationToken) -> Run,
     ) -> Self {
-        let (idle, figures) = (board.idle.subscribe(), board.figures());
-        let running = Components::new(vec![Task::spawn(name, run(board, stop.clone()))]);
-        Self { idle, figures, stop, running }
+        let (idle, manager_metrics) = (status_board.idle.subscribe(), status_board.manager_metrics());
+        let running = Components::new(vec![Task::spawn(name, run(status_board, stop.clone()))]);
+        Self { idle, manager_metrics, stop, running }
     }
 
-    pub(crate) fn figures(&self) -> Figures {
-        self.figures.clone()
+    pub(crate) fn manager_metrics(&self) -> ManagerMetrics {
+        self.manager_metrics.clone()
     }
 
     /// Waits until the manager is idle. Without the lease, waits until it is acquired.
@@ -229,15 +233,15 @@ async fn lead(
     name: &'static str,
     mut lease: LeaderLease,
     make: impl Fn(&LeaderLease, &LeaseTerm) -> Option<Manager>,
-    board: Board,
+    status_board: StatusBoard,
     stop: CancellationToken,
 ) {
     while let Some(term) = stop.run_until_cancelled(lease.acquire()).await {
         tracing::info!(name, "leading");
         let Some(manager) = make(&lease, &term) else { return };
-        board.show(&manager);
+        status_board.publish(&manager);
         let ended = serve(name, manager, &mut lease, &stop).await;
-        board.clear();
+        status_board.clear();
         match ended {
             Ended::Lost => tracing::warn!(name, "lost the lease; waiting until it is free"),
             Ended::Stopped | Ended::Failed => return,

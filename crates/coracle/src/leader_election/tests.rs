@@ -41,7 +41,7 @@ fn plain_client(server: &ApiServer) -> Client {
 
 /// A process that counts how often it became the leader.
 struct Process {
-    managed: Managed,
+    elected: LeaderElected,
     begun: Arc<AtomicUsize>,
     /// The client of its manager.
     client: Arc<Mutex<Option<Client>>>,
@@ -57,19 +57,19 @@ impl Process {
             *slot.lock().unwrap() = Some(manager.client().clone());
         };
         let component = (server, in_process::CONTROLLERS);
-        let managed = Managed::start(COMPONENT, component, &clock.clock(), Some(&replica), register);
-        Self { managed, begun, client }
+        let elected = LeaderElected::start(COMPONENT, component, &clock.clock(), Some(&replica), register);
+        Self { elected, begun, client }
     }
 
     async fn leads(&self, is_leading: bool) {
-        let mut idle = self.managed.idle.clone();
+        let mut idle = self.elected.idle.clone();
         let changed = idle.wait_for(|idle| idle.is_some() == is_leading);
         drop(tokio::time::timeout(LIMIT, changed).await.unwrap().unwrap());
     }
 
     /// Waits until it leads for the given number of times.
     async fn leads_anew(&self, time: usize) {
-        let mut idle = self.managed.idle.clone();
+        let mut idle = self.elected.idle.clone();
         let changed = idle.wait_for(|idle| idle.is_some() && self.begun() == time);
         drop(tokio::time::timeout(LIMIT, changed).await.unwrap().unwrap());
     }
@@ -124,7 +124,7 @@ async fn acquired(server: &ApiServer, clock: &RuntimeClock, name: &str) -> (Lead
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_several_leads_and_the_next_when_it_stops() {
+async fn next_process_leads_when_the_leader_stops() {
     let (server, clock) = server().await;
     let leases = Objects::of::<Lease>(&plain_client(&server));
     let first = Process::start(&server, &clock, "first");
@@ -134,29 +134,29 @@ async fn one_of_several_leads_and_the_next_when_it_stops() {
     // Let it try several times.
     tokio::time::sleep(LIMIT / 10).await;
     assert_eq!((first.begun(), second.begun()), (1, 0));
-    first.managed.stop().await;
+    first.elected.stop().await;
     assert_eq!(holder(&leases).await, "", "given back");
     second.leads(true).await;
     assert_eq!(holder(&leases).await, "second");
-    assert!(second.managed.run_until_idle().await.is_ok());
-    second.managed.stop().await;
+    assert!(second.elected.run_until_idle().await.is_ok());
+    second.elected.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_the_lease_stops_and_begins_anew_when_it_is_back() {
+async fn leader_that_loses_its_lease_stops_and_starts_a_new_manager_later() {
     let (server, clock) = server().await;
     let leases = Objects::of::<Lease>(&plain_client(&server));
     let process = Process::start(&server, &clock, "first");
     process.leads(true).await;
     steal(&leases).await;
     process.leads(false).await;
-    let told = metrics(&[process.managed.figures()]);
+    let told = metrics(&[process.elected.manager_metrics()]);
     let samples: Vec<_> = told.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(samples, [r#"leader_election_master_status{name="kube-controller-manager"} 0"#]);
     leases.delete(&key(), &DeleteParams::default()).await.unwrap();
     process.leads(true).await;
     assert_eq!(process.begun(), 2, "a new manager");
-    process.managed.stop().await;
+    process.elected.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,7 +218,7 @@ async fn manager_that_lost_its_lease_is_fenced_before_it_notices() {
     process.leads_anew(2).await;
     assert_eq!(write(&client, "default", "late").await, Err(403), "a term that is over");
     assert_eq!(write(&process.client(), "default", "now").await, Ok(()));
-    process.managed.stop().await;
+    process.elected.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

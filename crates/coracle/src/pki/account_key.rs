@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retired_keys_are_found_again() {
+    fn retired_keys_are_parsed_as_written() {
         let key = |at, pem: &str| Retired { at: Timestamp::from_millis(at), pem: pem.to_owned() };
         let keys = [key(1, "-----BEGIN X-----\na\n-----END X-----\n"), key(2, "b\n")];
         assert_eq!(parse_retired(&write_retired(&keys)), keys);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn encoded_certificate_is_parsed_by_x509_parser() {
         for kind in [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519] {
             let key = KeyPair::generate_for(kind).unwrap();
             let signer = Signer { name: None, key_id: Some(b"id"), key: &key };
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_may_sign_and_no_other() {
+    fn only_an_authority_may_sign_and_no_sub_authority() {
         let key = KeyPair::generate().unwrap();
         let authority = Template { is_authority: true, names: Vec::new(), scope: None, ..template() };
         let signer = Signer { name: None, key_id: None, key: &key };
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn pem_has_short_lines() {
+    fn pem_lines_have_at_most_64_characters() {
         let text = pem("X", &[0; 100]);
         assert!(text.lines().all(|line| line.len() <= PEM_LINE), "{text}");
         assert!(text.starts_with("-----BEGIN X-----\n") && text.ends_with("=\n-----END X-----\n"), "{text}");

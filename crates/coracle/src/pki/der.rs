@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_as_short_as_they_can_be() {
+    fn lengths_have_the_shortest_encoding() {
         assert_eq!(octet_string(&[7; 3]), [4, 3, 7, 7, 7]);
         assert_eq!(octet_string(&[0; 0x7f])[..2], [4, 0x7f]);
         assert_eq!(octet_string(&[0; 0x80])[..3], [4, 0x81, 0x80]);
@@ -134,27 +134,27 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_no_sign() {
+    fn integers_are_encoded_as_non_negative() {
         assert_eq!(integer(&[0]), [2, 1, 0]);
         assert_eq!(integer(&[0, 0x7f]), [2, 1, 0x7f]);
         assert_eq!(integer(&[0x80]), [2, 2, 0, 0x80]);
     }
 
     #[test]
-    fn flags_end_with_the_last_that_is_set() {
+    fn flags_have_no_trailing_zeros() {
         assert_eq!(flags(&[0]), [3, 2, 7, 0x80]);
         assert_eq!(flags(&[0, 2, 5]), [3, 2, 2, 0b1010_0100]);
         assert_eq!(flags(&[8]), [3, 3, 7, 0, 0x80]);
     }
 
     #[test]
-    fn identifiers_are_written_in_sevens() {
+    fn object_identifiers_are_encoded_in_base_128() {
         assert_eq!(oid(&[2, 5, 29, 17]), [6, 3, 0x55, 29, 17]);
         assert_eq!(oid(&[1, 2, 840, 10045, 4, 3, 2]), [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]);
     }
 
     #[test]
-    fn times_change_their_form_with_the_year_2050() {
+    fn times_from_2050_on_are_generalized_times() {
         let at = |seconds: u64| String::from_utf8(time(Timestamp::from_millis(seconds * 1000))).unwrap();
         assert_eq!(&at(0)[2..], "700101000000Z");
         assert_eq!(&at(951_827_696)[2..], "000229123456Z");

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn server_and_cluster_are_found_again() {
+    fn server_and_cluster_are_read_from_a_kubeconfig() {
         assert_eq!(server("clusters:\n- cluster:\n    server: https://a:1\n"), Some("https://a:1"));
         assert_eq!(server(""), None);
         assert_eq!(cluster("kind: Config\nclusters:\n- name: dev\n  cluster: {}\n- name: b\n"), Some("dev"));

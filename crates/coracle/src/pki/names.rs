@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_the_server_has_its_name() {
+    fn serving_certificate_has_all_names_of_the_server() {
         let config = Config {
             listen: vec!["0.0.0.0:1".parse().unwrap(), "192.0.2.7:2".parse().unwrap()],
             tls_sans: vec!["api.example.org".parse().unwrap(), "192.0.2.9".parse().unwrap()],

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_certified() {
+    fn signed_certificate_has_the_requested_contents() {
         let der = sign_for(&["client auth", "digital signature"], Duration::from_hours(1)).unwrap();
         let read = authority::parse_der(&der).unwrap();
         assert_eq!(read.subject().to_string(), "O=system:nodes, CN=system:node:a");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn short_lives_are_not_shortened() {
+    fn short_lifetime_is_not_reduced_by_the_backdating() {
         let ends = |life: Duration| {
             let der = sign_for(&["client auth"], life).unwrap();
             let ends = authority::parse_der(&der).unwrap().validity().not_after.timestamp();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_signed_by_its_key_is_refused() {
+    fn request_with_invalid_signature_is_rejected() {
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let mut forged = request(&key);
         let end = forged.len();
@@ -268,13 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_usages_are_named() {
+    fn unknown_usage_is_rejected_by_name() {
         let error = sign_for(&["client auth", "fun"], SHORT).unwrap_err();
         assert_eq!(error.to_string(), "unrecognized usage values: [\"fun\"]");
     }
 
     #[test]
-    fn every_usage_of_the_api_is_known() {
+    fn every_usage_of_the_api_is_supported() {
         let names = KEY_USAGES.iter().map(|(name, _)| *name).chain(EXTENDED_USAGES.iter().map(|(n, _)| *n));
         let names: Vec<&str> = names.collect();
         let der = sign_for(&names, SHORT).unwrap();

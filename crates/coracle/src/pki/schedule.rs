@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replacements_are_spread_between_two_thirds_and_four_fifths() {
+    fn renewals_are_spread_between_two_thirds_and_four_fifths_of_the_lifetime() {
         let days = |days: u64| Timestamp::from_millis(days * 86_400_000);
         let due = |jitter| Schedule { begins: days(100), ends: days(400), jitter }.due();
         assert_eq!(due(0), days(300));

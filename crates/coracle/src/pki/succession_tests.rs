@@ -33,7 +33,7 @@ const OLD: &str = "CN=coracle";
 const NEW: &str = "CN=coracle@1800000000";
 
 #[test]
-fn a_new_authority_is_trusted_then_signs_then_is_the_only_one() {
+fn new_authority_is_trusted_then_signs_then_is_the_only_one() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
     // It is trusted, but does not sign yet.
@@ -65,7 +65,7 @@ fn a_new_authority_is_trusted_then_signs_then_is_the_only_one() {
 }
 
 #[test]
-fn an_authority_is_replaced_before_it_expires() {
+fn authority_is_replaced_before_it_expires() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
     let due = NOW + DAY * 2920;
@@ -80,7 +80,7 @@ fn an_authority_is_replaced_before_it_expires() {
 }
 
 #[test]
-fn one_succession_at_a_time() {
+fn second_rotation_of_an_authority_is_rejected() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
     cluster.rotate(&["ca"], true, NOW);
@@ -101,7 +101,7 @@ fn one_succession_at_a_time() {
 
 /// A step that is interrupted after any of its files is completed, without breaking clients.
 #[test]
-fn a_succession_that_was_cut_short_goes_on() {
+fn interrupted_rotation_is_completed() {
     let whole = Cluster::new();
     whole.prepare(NOW);
     whole.rotate(&["ca"], true, NOW);
@@ -129,7 +129,7 @@ fn a_succession_that_was_cut_short_goes_on() {
 }
 
 #[test]
-fn what_is_wished_for_is_replaced_once() {
+fn requested_rotation_is_carried_out_once() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     let changed = cluster.changed_by(NOW, |cluster| {
@@ -141,7 +141,7 @@ fn what_is_wished_for_is_replaced_once() {
 }
 
 #[test]
-fn names_are_checked() {
+fn unknown_certificate_name_is_rejected() {
     let cluster = Cluster::new();
     let wish = |name: &str, authorities| {
         let rotation = Rotation { names: vec![name.to_owned()], authorities };
@@ -153,7 +153,7 @@ fn names_are_checked() {
 }
 
 #[test]
-fn tokens_of_an_old_key_are_known_for_a_year() {
+fn tokens_of_a_retired_key_are_accepted_for_a_year() {
     let cluster = Cluster::new();
     let first = cluster.prepare(NOW).account_keys;
     let second = cluster.rotate(&["sa"], false, NOW).account_keys;
@@ -168,7 +168,7 @@ fn tokens_of_an_old_key_are_known_for_a_year() {
 }
 
 #[test]
-fn users_get_in_with_all_their_groups() {
+fn kubeconfig_certificate_has_all_groups() {
     let cluster = Cluster::new();
     let data_dir: &Path = &cluster.config.data_dir;
     let request = |user: &str, groups: &[&str], life| KubeconfigRequest {
@@ -202,7 +202,7 @@ fn users_get_in_with_all_their_groups() {
 }
 
 #[test]
-fn the_inventory_tells_what_is_due() {
+fn inventory_lists_roles_and_due_times() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
     let told = |names: &[Item]| names.iter().map(|item| (item.name.clone(), item.role)).collect::<Vec<_>>();

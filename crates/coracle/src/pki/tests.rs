@@ -106,7 +106,7 @@ const ADMIN: [&str; 3] = ["admin.crt", "admin.key", "admin.kubeconfig"];
 const PROXY: [&str; 2] = ["front-proxy-client.crt", "front-proxy-client.key"];
 
 #[test]
-fn files_are_private() {
+fn key_files_are_private() {
     let cluster = Cluster::new();
     let credentials = cluster.prepare(NOW);
     let names: Vec<_> = cluster.files().into_keys().collect();
@@ -118,7 +118,7 @@ fn files_are_private() {
 }
 
 #[test]
-fn nothing_changes_without_need() {
+fn prepare_without_need_changes_no_file() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     assert_eq!(cluster.changed_by(NOW, |_| ()), [""; 0]);
@@ -199,7 +199,7 @@ fn admin_certificate_without_scope_is_issued_anew() {
 }
 
 #[test]
-fn new_names_need_a_new_certificate() {
+fn new_server_name_issues_a_new_certificate() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     let changed =
@@ -214,7 +214,7 @@ fn new_names_need_a_new_certificate() {
 }
 
 #[test]
-fn certificates_are_remade_before_they_expire() {
+fn certificates_are_renewed_before_they_expire() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     assert!(cluster.prepare(NOW).due > NOW + DAY * 243 && cluster.prepare(NOW).due < NOW + DAY * 293);
@@ -224,7 +224,7 @@ fn certificates_are_remade_before_they_expire() {
 }
 
 #[test]
-fn an_expired_authority_is_renewed_only_by_hand() {
+fn expired_authority_is_not_renewed_automatically() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     let late = NOW + DAY * 3651;
@@ -238,7 +238,7 @@ fn an_expired_authority_is_renewed_only_by_hand() {
 }
 
 #[test]
-fn a_start_that_was_cut_short_is_made_up_for() {
+fn missing_files_of_an_interrupted_start_are_restored() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     for (missing, expected) in [
@@ -266,7 +266,7 @@ fn a_start_that_was_cut_short_is_made_up_for() {
 }
 
 #[test]
-fn a_new_authority_signs_everything_anew() {
+fn new_authority_reissues_all_certificates() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     let changed = cluster.changed_by(NOW, |cluster| {
@@ -277,7 +277,7 @@ fn a_new_authority_signs_everything_anew() {
 }
 
 #[test]
-fn an_authority_in_halves_is_refused() {
+fn authority_with_missing_or_foreign_key_is_rejected() {
     let (cluster, other) = (Cluster::new(), Cluster::new());
     cluster.prepare(NOW);
     other.prepare(NOW);
@@ -291,7 +291,7 @@ fn an_authority_in_halves_is_refused() {
 }
 
 #[test]
-fn spoilt_files_are_named_and_not_shown() {
+fn malformed_file_is_named_and_its_contents_are_not() {
     for file in ["ca.crt", "ca.key", "admin.crt", "admin.key", "front-proxy-ca.crt", "apiserver.key"] {
         let cluster = Cluster::new();
         cluster.prepare(NOW);
@@ -311,7 +311,7 @@ fn spoilt_files_are_named_and_not_shown() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_named() {
+fn unwritable_directory_is_named() {
     let cluster = Cluster::new();
     // Blocked by a file, because tests may run as root, for whom permissions are not checked.
     fs::write(&cluster.config.data_dir, "").unwrap();
@@ -324,7 +324,7 @@ fn a_place_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn several_at_a_time_agree() {
+fn concurrent_prepares_agree() {
     let cluster = Cluster::new();
     let found: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| cluster.prepare(NOW))).collect();
@@ -336,7 +336,7 @@ fn several_at_a_time_agree() {
 }
 
 #[test]
-fn the_credentials_do_not_show_the_key() {
+fn debug_output_of_credentials_hides_the_key() {
     let credentials = Cluster::new().prepare(NOW);
     assert!(!format!("{credentials:?}").contains("PRIVATE KEY"));
 }

@@ -97,7 +97,7 @@ impl TimeProvider for Time {
 }
 
 #[tokio::test]
-async fn listeners_show_a_new_certificate_when_the_old_one_is_due() {
+async fn listener_presents_a_new_certificate_when_the_old_one_is_due() {
     let running = Running::start();
     let first = running.shown().await;
     running.clock.advance(DAY * 240);
@@ -112,7 +112,7 @@ async fn listeners_show_a_new_certificate_when_the_old_one_is_due() {
 }
 
 #[tokio::test]
-async fn an_authority_that_comes_to_its_end_is_replaced() {
+async fn expiring_authority_is_replaced_while_running() {
     let mut running = Running::start();
     let signed = |running: &Running| {
         let key = rcgen::KeyPair::generate().unwrap();
