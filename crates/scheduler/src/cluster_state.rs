@@ -39,7 +39,7 @@ impl ClusterState {
 
     /// All nodes, in the order in which they are examined.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
-        self.cache.known_order().iter().map(|index| self.cache.info(*index))
+        self.cache.cached_order().iter().map(|index| self.cache.info(*index))
     }
 
     /// A node by name.

@@ -53,7 +53,7 @@ impl Config {
     /// The first problem found.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_names()?;
-        let handle = nobodys_handle();
+        let handle = detached_handle();
         for profile in &self.profiles {
             plugins::profile(profile, &self.registry, &Writers::default(), &handle, None)?;
         }
@@ -91,7 +91,7 @@ impl fmt::Debug for Config {
 }
 
 /// A handle without a running scheduler, a client or a recorder.
-pub(crate) fn nobodys_handle() -> Handle {
+pub(crate) fn detached_handle() -> Handle {
     Handle {
         waiting: WaitingPods::default(),
         signals: Signals::default(),
@@ -106,13 +106,13 @@ pub(crate) fn nobodys_handle() -> Handle {
 #[non_exhaustive]
 pub enum ConfigError {
     /// There is no profile, so no pod would be scheduled.
-    #[error("there is no profile")]
+    #[error("no scheduler profile is configured")]
     NoProfile,
     /// A profile has no scheduler name, so no pod could name it.
-    #[error("a profile has no scheduler name")]
+    #[error("a scheduler profile has no scheduler name")]
     Unnamed,
     /// Two profiles have the same scheduler name.
-    #[error("there are several profiles with scheduler name {0:?}")]
+    #[error("several profiles have the scheduler name {0:?}")]
     RepeatedProfile(String),
     /// A profile enables a plugin that is neither built in nor registered.
     #[error("profile {profile:?}: plugin {plugin:?} does not exist")]
@@ -127,11 +127,11 @@ pub enum ConfigError {
     TooManyPlugins {
         /// The scheduler name of the profile.
         profile: String,
-        /// How many it may have.
+        /// The maximum.
         most: usize,
     },
     /// The weight of a plugin is negative or could overflow the sum of scores.
-    #[error("profile {profile:?}: plugin {plugin:?} weighs {weight}, which is not between 0 and {most}")]
+    #[error("profile {profile:?}: plugin {plugin:?} has weight {weight}, expected 0 to {most}")]
     Weight {
         /// The scheduler name of the profile.
         profile: String,

@@ -7,7 +7,7 @@ use coracle_base::metrics::Metrics;
 use serde_json::{Value, json};
 
 use crate::cluster_state::ClusterState;
-use crate::config::{ProfileConfig, nobodys_handle};
+use crate::config::{ProfileConfig, detached_handle};
 use crate::cycle::{CycleState, Outcome, Trace, schedule};
 use crate::framework::{PreFilter, PreScore, Profile};
 use crate::metrics::SchedulerMetrics;
@@ -20,8 +20,8 @@ pub(crate) fn merged(mut under: Value, over: Value) -> Value {
     match (&mut under, over) {
         (Value::Object(under), Value::Object(over)) => {
             for (key, value) in over {
-                let known = under.remove(&key).unwrap_or(Value::Null);
-                under.insert(key, merged(known, value));
+                let existing = under.remove(&key).unwrap_or(Value::Null);
+                under.insert(key, merged(existing, value));
             }
         }
         (under, over) => *under = over,
@@ -79,7 +79,7 @@ pub(crate) fn profile() -> Profile {
 
 /// A profile without clients.
 pub(crate) fn configured(config: &ProfileConfig) -> Profile {
-    plugins::profile(config, &Registry::default(), &Writers::default(), &nobodys_handle(), None).unwrap()
+    plugins::profile(config, &Registry::default(), &Writers::default(), &detached_handle(), None).unwrap()
 }
 
 /// Metrics that are not exposed.
@@ -110,8 +110,8 @@ pub(crate) fn refusals(plugin: &str, state: &mut ClusterState, pod: &Arc<Pod>) -
         PreFilter::Skip => all(String::new()),
         PreFilter::Reject(rejection) => all(rejection.to_string()),
         PreFilter::Filter(filter) | PreFilter::Only(_, filter) => {
-            let asked = order.iter().map(|index| filter.filter(state.cache.info(*index)));
-            asked
+            let results = order.iter().map(|index| filter.filter(state.cache.info(*index)));
+            results
                 .map(|answer| answer.err().map(|rejection| rejection.to_string()).unwrap_or_default())
                 .collect()
         }

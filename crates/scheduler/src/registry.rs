@@ -95,15 +95,15 @@ pub struct PluginContext<'a> {
 /// Source of the custom events of plugins.
 pub(crate) struct PluginFeed<'a> {
     pub(crate) manager: &'a mut Manager,
-    pub(crate) told: &'a mpsc::Sender<Message>,
+    pub(crate) sender: &'a mpsc::Sender<Message>,
     /// Informers that must be synced before pods are scheduled.
     pub(crate) following: &'a mut Vec<Changes>,
 }
 
 impl PluginFeed<'_> {
     /// Reborrows it for another plugin.
-    pub(crate) fn again(&mut self) -> PluginFeed<'_> {
-        PluginFeed { manager: self.manager, told: self.told, following: self.following }
+    pub(crate) fn reborrow(&mut self) -> PluginFeed<'_> {
+        PluginFeed { manager: self.manager, sender: self.sender, following: self.following }
     }
 }
 
@@ -126,10 +126,14 @@ impl PluginContext<'_> {
     /// Watches objects of a kind that the scheduler itself does not use. Each change becomes a
     /// [`ClusterEvent::Custom`](crate::framework::ClusterEvent::Custom) with this name for the kind. No pod
     /// is scheduled before the informer is synced. None if no scheduler is started, as in a simulation.
-    pub fn follow<V: View>(&mut self, selection: Selection, kind: &'static str) -> Option<Informer<V>> {
+    pub fn start_informers<V: View>(
+        &mut self,
+        selection: Selection,
+        kind: &'static str,
+    ) -> Option<Informer<V>> {
         let feed = self.feed.as_mut()?;
         let informer: Informer<V> = feed.manager.informer(selection);
-        informer.feed(feed.told.clone(), move |change| Message::Custom { kind, key: change.key });
+        informer.feed(feed.sender.clone(), move |change| Message::Custom { kind, key: change.key });
         feed.following.push(informer.changes());
         Some(informer)
     }

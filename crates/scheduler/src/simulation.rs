@@ -6,7 +6,7 @@ use coracle_base::Rng;
 use serde_json::Value;
 
 use crate::cluster_state::ClusterState;
-use crate::config::{ConfigError, ProfileConfig, nobodys_handle};
+use crate::config::{ConfigError, ProfileConfig, detached_handle};
 use crate::cycle::{CycleState, Outcome, Trace, schedule};
 use crate::framework::Profile;
 use crate::plugins::{self, Writers};
@@ -41,7 +41,7 @@ impl Simulation {
     /// # Errors
     /// If the profile is invalid.
     pub fn new(profile: &ProfileConfig, registry: &Registry, seed: u64) -> Result<Self, ConfigError> {
-        let profile = plugins::profile(profile, registry, &Writers::default(), &nobodys_handle(), None)?;
+        let profile = plugins::profile(profile, registry, &Writers::default(), &detached_handle(), None)?;
         let (cycle_state, trace) = (CycleState::new(Rng::seeded(seed)), Trace::default());
         Ok(Self { profile, state: ClusterState::default(), cycle_state, trace })
     }

@@ -5,9 +5,9 @@
 //! kube-scheduler there is no snapshot to copy first, and a decision costs only as much as the data it
 //! looks at.
 
-mod matches;
 mod node_info;
 mod order;
+mod selection_counts;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -16,17 +16,17 @@ mod topology;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub(crate) use matches::{Matches, Namespaces, Question};
-pub(crate) use node_info::collide;
+pub(crate) use node_info::ports_conflict;
 pub use node_info::{NodeIndex, NodeInfo};
-pub(crate) use terms::{Said, TermIndex};
+pub(crate) use selection_counts::{Namespaces, PodSelection, SelectionCounts};
+pub(crate) use terms::{TermIndex, TermWeights};
 pub(crate) use topology::{ColumnId, Topology, ValueId};
 
 use crate::view::{Node, Pod};
-use terms::Place;
+use terms::PodLocation;
 
 #[derive(Debug)]
-struct Placed {
+struct CachedPod {
     pod: Arc<Pod>,
     index: NodeIndex,
     /// True if this scheduler placed the pod and the API server has not confirmed it yet.
@@ -36,42 +36,42 @@ struct Placed {
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     nodes: Vec<NodeInfo>,
-    vacant: Vec<NodeIndex>,
+    free_slots: Vec<NodeIndex>,
     by_name: HashMap<Box<str>, NodeIndex>,
     /// Order in which nodes are examined; none if it has to be recomputed.
     order: Option<Vec<NodeIndex>>,
-    pods: HashMap<Box<str>, Placed>,
+    pods: HashMap<Box<str>, CachedPod>,
     topology: Topology,
-    matches: Matches,
+    selection_counts: SelectionCounts,
     terms: TermIndex,
     /// Nodes that have each image, and its size there.
     images: HashMap<Box<str>, HashMap<NodeIndex, i64>>,
     /// Number of pods that use each PersistentVolumeClaim, by namespace and name.
     claims: HashMap<(Box<str>, Box<str>), usize>,
     /// Number of nodes.
-    known_nodes: usize,
+    node_count: usize,
     assumed: usize,
 }
 
 /// Relation of a pod from a watch event to the cached one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum SetPodOutcome {
     /// The pod was not in the cache.
-    New,
+    Added,
     /// The pod was assumed here; the API server now confirms it.
     Confirmed,
     /// The pod was already in the cache.
-    Known,
+    Updated,
 }
 
 impl Cache {
     /// All nodes, in the order in which they are examined.
     pub(crate) fn order(&mut self) -> &[NodeIndex] {
-        self.order.get_or_insert_with(|| order::by_turns(&self.nodes))
+        self.order.get_or_insert_with(|| order::round_robin(&self.nodes))
     }
 
     /// The order last computed by [`Self::order`], without recomputing it.
-    pub(crate) fn known_order(&self) -> &[NodeIndex] {
+    pub(crate) fn cached_order(&self) -> &[NodeIndex] {
         self.order.as_deref().unwrap_or(&[])
     }
 
@@ -89,8 +89,8 @@ impl Cache {
         &self.topology
     }
 
-    pub(crate) fn matches(&self) -> &Matches {
-        &self.matches
+    pub(crate) fn selection_counts(&self) -> &SelectionCounts {
+        &self.selection_counts
     }
 
     pub(crate) fn terms(&self) -> &TermIndex {
@@ -114,23 +114,23 @@ impl Cache {
     }
 
     /// Counts the pods a selection matches if they are not counted yet.
-    pub(crate) fn ensure_answer(&mut self, question: &Question) {
-        self.matches.ensure(question, &self.nodes);
+    pub(crate) fn ensure_counts(&mut self, selection: &PodSelection) {
+        self.selection_counts.ensure(selection, &self.nodes);
     }
 
     /// The cached pod, if it is assigned to a node.
     pub(crate) fn pod(&self, uid: &str) -> Option<&Arc<Pod>> {
-        self.pods.get(uid).map(|placed| &placed.pod)
+        self.pods.get(uid).map(|cached| &cached.pod)
     }
 
     /// True if the pod was assumed here and the API server has not confirmed it yet.
     pub(crate) fn is_assumed(&self, uid: &str) -> bool {
-        self.pods.get(uid).is_some_and(|placed| placed.assumed)
+        self.pods.get(uid).is_some_and(|cached| cached.assumed)
     }
 
     /// The number of nodes, of pods on them, and of those pods the number that are only assumed.
     pub(crate) fn size(&self) -> [usize; 3] {
-        [self.known_nodes, self.pods.len(), self.assumed]
+        [self.node_count, self.pods.len(), self.assumed]
     }
 
     /// True if there are neither nodes nor pods.
@@ -140,16 +140,16 @@ impl Cache {
 
     /// Adds or updates a node.
     pub(crate) fn set_node(&mut self, node: &Arc<Node>) {
-        let index = self.place_of(&node.metadata.name);
+        let index = self.slot_of(&node.metadata.name);
         let old = self.nodes[index.slot()].node.clone();
-        if order::has_moved(old.as_deref(), Some(node)) {
+        if order::zone_changed(old.as_deref(), Some(node)) {
             self.order = None;
         }
         if old.as_ref().is_none_or(|old| old.labels != node.labels) {
             self.relabel(index, Some(node));
         }
         self.set_images(index, old.as_deref(), Some(node));
-        self.known_nodes += usize::from(old.is_none());
+        self.node_count += usize::from(old.is_none());
         self.nodes[index.slot()].node = Some(Arc::clone(node));
     }
 
@@ -160,65 +160,65 @@ impl Cache {
         self.relabel(index, None);
         self.set_images(index, old.as_deref(), None);
         self.nodes[index.slot()].node = None;
-        self.known_nodes -= usize::from(old.is_some());
+        self.node_count -= usize::from(old.is_some());
         self.order = None;
-        self.vacate(name, index);
+        self.free_slot(name, index);
     }
 
     /// Adds or updates an assigned pod as read from the API server.
-    pub(crate) fn set_pod(&mut self, pod: &Arc<Pod>) -> Told {
+    pub(crate) fn set_pod(&mut self, pod: &Arc<Pod>) -> SetPodOutcome {
         let Some(known) = self.pods.get_mut(&pod.metadata.uid) else {
-            self.place(Arc::clone(pod), false);
-            return Told::New;
+            self.insert_pod(Arc::clone(pod), false);
+            return SetPodOutcome::Added;
         };
         let was_assumed = std::mem::take(&mut known.assumed);
         self.assumed -= usize::from(was_assumed);
-        if counts_the_same(&known.pod, pod) {
+        if has_same_counts(&known.pod, pod) {
             known.pod = Arc::clone(pod);
             let index = known.index;
             self.nodes[index.slot()].swap(pod);
         } else {
-            self.take_away(&pod.metadata.uid);
-            self.place(Arc::clone(pod), false);
+            self.remove_cached(&pod.metadata.uid);
+            self.insert_pod(Arc::clone(pod), false);
         }
-        if was_assumed { Told::Confirmed } else { Told::Known }
+        if was_assumed { SetPodOutcome::Confirmed } else { SetPodOutcome::Updated }
     }
 
     /// Adds a pod to its chosen node before the API server confirms the binding.
     pub(crate) fn assume(&mut self, pod: Arc<Pod>) {
-        self.take_away(&pod.metadata.uid);
-        self.place(pod, true);
+        self.remove_cached(&pod.metadata.uid);
+        self.insert_pod(pod, true);
     }
 
     /// Removes an assumed pod, unless the API server has confirmed it.
     pub(crate) fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        if self.is_assumed(uid) { self.take_away(uid) } else { None }
+        if self.is_assumed(uid) { self.remove_cached(uid) } else { None }
     }
 
     pub(crate) fn remove_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        self.take_away(uid)
+        self.remove_cached(uid)
     }
 
-    fn place(&mut self, pod: Arc<Pod>, assumed: bool) {
-        let index = self.place_of(&pod.node_name);
-        let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
-        self.terms.add(place, &pod);
-        self.matches.add(index, &pod);
+    fn insert_pod(&mut self, pod: Arc<Pod>, assumed: bool) {
+        let index = self.slot_of(&pod.node_name);
+        let location = PodLocation { topology: &mut self.topology, nodes: &self.nodes, index };
+        self.terms.add(location, &pod);
+        self.selection_counts.add(index, &pod);
         for claim in pod.volumes.iter().filter_map(|volume| volume.claim_name()) {
             *self.claims.entry((pod.namespace().into(), claim.into())).or_default() += 1;
         }
         self.nodes[index.slot()].add(Arc::clone(&pod));
         self.assumed += usize::from(assumed);
-        self.pods.insert(pod.metadata.uid.clone(), Placed { pod, index, assumed });
+        self.pods.insert(pod.metadata.uid.clone(), CachedPod { pod, index, assumed });
     }
 
-    fn take_away(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        let Placed { pod, index, assumed } = self.pods.remove(uid)?;
+    fn remove_cached(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        let CachedPod { pod, index, assumed } = self.pods.remove(uid)?;
         self.assumed -= usize::from(assumed);
         self.nodes[index.slot()].remove(uid);
-        let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
-        self.terms.remove(place, &pod);
-        self.matches.remove(index, &pod);
+        let location = PodLocation { topology: &mut self.topology, nodes: &self.nodes, index };
+        self.terms.remove(location, &pod);
+        self.selection_counts.remove(index, &pod);
         for claim in pod.volumes.iter().filter_map(|volume| volume.claim_name()) {
             let key = (pod.namespace().into(), claim.into());
             if let Some(users) = self.claims.get_mut(&key) {
@@ -228,16 +228,16 @@ impl Cache {
                 }
             }
         }
-        self.vacate(&pod.node_name, index);
+        self.free_slot(&pod.node_name, index);
         Some(pod)
     }
 
     /// The slot of a node; allocates one if there is none.
-    fn place_of(&mut self, name: &str) -> NodeIndex {
+    fn slot_of(&mut self, name: &str) -> NodeIndex {
         if let Some(index) = self.by_name.get(name) {
             return *index;
         }
-        let index = self.vacant.pop().unwrap_or_else(|| {
+        let index = self.free_slots.pop().unwrap_or_else(|| {
             let index = NodeIndex::new(self.nodes.len());
             self.nodes.push(NodeInfo::new(index));
             index
@@ -247,12 +247,12 @@ impl Cache {
     }
 
     /// Frees the slot of a node that neither exists nor has pods.
-    fn vacate(&mut self, name: &str, index: NodeIndex) {
+    fn free_slot(&mut self, name: &str, index: NodeIndex) {
         let info = &mut self.nodes[index.slot()];
-        if info.is_vacant() {
+        if info.is_empty() {
             *info = NodeInfo::new(index);
             self.by_name.remove(name);
-            self.vacant.push(index);
+            self.free_slots.push(index);
         }
     }
 
@@ -261,15 +261,15 @@ impl Cache {
     fn relabel(&mut self, index: NodeIndex, node: Option<&Arc<Node>>) {
         let pods = self.nodes[index.slot()].pods.clone();
         for pod in &pods {
-            let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
-            self.terms.remove(place, pod);
+            let location = PodLocation { topology: &mut self.topology, nodes: &self.nodes, index };
+            self.terms.remove(location, pod);
         }
         // Columns created for terms below read the labels of the node itself.
         self.nodes[index.slot()].node = node.cloned();
         self.topology.set_node(index, node.map(|node| &**node));
         for pod in &pods {
-            let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
-            self.terms.add(place, pod);
+            let location = PodLocation { topology: &mut self.topology, nodes: &self.nodes, index };
+            self.terms.add(location, pod);
         }
     }
 
@@ -293,7 +293,7 @@ impl Cache {
 }
 
 /// True if the new version of a pod changes no count, so that replacing the cached object is enough.
-fn counts_the_same(old: &Pod, new: &Pod) -> bool {
+fn has_same_counts(old: &Pod, new: &Pod) -> bool {
     old.node_name == new.node_name
         && old.labels == new.labels
         && old.requests == new.requests

@@ -100,13 +100,13 @@ impl NodeInfo {
 
     /// Removes a pod; none if it was not on the node.
     pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        let place = self.pods.iter().position(|pod| *pod.metadata.uid == *uid)?;
-        let pod = self.pods.swap_remove(place);
+        let position = self.pods.iter().position(|pod| *pod.metadata.uid == *uid)?;
+        let pod = self.pods.swap_remove(position);
         self.requested.subtract(&pod.requests);
         self.assumed_requested.subtract(&pod.assumed_requests);
         for port in &pod.host_ports {
-            if let Some(place) = self.ports.iter().position(|taken| taken == port) {
-                self.ports.swap_remove(place);
+            if let Some(position) = self.ports.iter().position(|taken| taken == port) {
+                self.ports.swap_remove(position);
             }
         }
         Some(pod)
@@ -114,24 +114,24 @@ impl NodeInfo {
 
     /// Replaces a pod with a newer version that has the same requests and ports.
     pub(super) fn swap(&mut self, pod: &Arc<Pod>) {
-        if let Some(known) = self.pods.iter_mut().find(|known| known.metadata.uid == pod.metadata.uid) {
-            *known = Arc::clone(pod);
+        if let Some(cached) = self.pods.iter_mut().find(|cached| cached.metadata.uid == pod.metadata.uid) {
+            *cached = Arc::clone(pod);
         }
     }
 
     /// True if one of these host ports is in use.
-    pub(crate) fn has_taken_any(&self, wanted: &[HostPort]) -> bool {
-        wanted.iter().any(|port| self.ports.iter().any(|taken| collide(port, taken)))
+    pub(crate) fn has_any_in_use(&self, wanted: &[HostPort]) -> bool {
+        wanted.iter().any(|port| self.ports.iter().any(|taken| ports_conflict(port, taken)))
     }
 
     /// True if neither the node nor any pod on it exists.
-    pub(super) fn is_vacant(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.node.is_none() && self.pods.is_empty()
     }
 }
 
 /// True if two host ports conflict.
-pub(crate) fn collide(one: &HostPort, other: &HostPort) -> bool {
+pub(crate) fn ports_conflict(one: &HostPort, other: &HostPort) -> bool {
     one.port == other.port
         && one.protocol == other.protocol
         && (one.ip == other.ip || &*one.ip == ANY_ADDRESS || &*other.ip == ANY_ADDRESS)
@@ -155,8 +155,8 @@ mod tests {
             (port("UDP", "127.0.0.1", 80), false),
             (port("TCP", "127.0.0.1", 81), false),
         ] {
-            assert_eq!(collide(&wanted, &taken), expected, "{wanted:?}");
-            assert_eq!(collide(&taken, &wanted), expected, "{wanted:?}");
+            assert_eq!(ports_conflict(&wanted, &taken), expected, "{wanted:?}");
+            assert_eq!(ports_conflict(&taken, &wanted), expected, "{wanted:?}");
         }
     }
 
@@ -167,9 +167,9 @@ mod tests {
         pod.metadata.uid = "u".into();
         pod.requests.milli_cpu = 5;
         info.add(Arc::new(pod.clone()));
-        assert!(info.has_taken_any(&pod.host_ports) && info.requested.milli_cpu == 5);
+        assert!(info.has_any_in_use(&pod.host_ports) && info.requested.milli_cpu == 5);
         assert!(info.remove("other").is_none());
-        assert!(info.remove("u").is_some() && info.is_vacant());
-        assert!(!info.has_taken_any(&pod.host_ports) && info.requested.milli_cpu == 0);
+        assert!(info.remove("u").is_some() && info.is_empty());
+        assert!(!info.has_any_in_use(&pod.host_ports) && info.requested.milli_cpu == 0);
     }
 }

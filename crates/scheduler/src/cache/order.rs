@@ -8,7 +8,7 @@ use crate::view::Node;
 use crate::view::node::{REGION, ZONE};
 
 /// All existing nodes, round-robin over zones.
-pub(super) fn by_turns(nodes: &[NodeInfo]) -> Vec<NodeIndex> {
+pub(super) fn round_robin(nodes: &[NodeInfo]) -> Vec<NodeIndex> {
     let mut zones: BTreeMap<(&str, &str), Vec<NodeIndex>> = BTreeMap::new();
     for info in nodes {
         if let Some(node) = &info.node {
@@ -16,8 +16,8 @@ pub(super) fn by_turns(nodes: &[NodeInfo]) -> Vec<NodeIndex> {
         }
     }
     let longest = zones.values().map(Vec::len).max().unwrap_or(0);
-    let turn = |turn: usize| zones.values().filter_map(move |zone| zone.get(turn).copied());
-    (0..longest).flat_map(turn).collect()
+    let round = |round: usize| zones.values().filter_map(move |zone| zone.get(round).copied());
+    (0..longest).flat_map(round).collect()
 }
 
 fn zone_of(node: &Node) -> (&str, &str) {
@@ -25,7 +25,7 @@ fn zone_of(node: &Node) -> (&str, &str) {
 }
 
 /// True if the zone or region of a node changed.
-pub(super) fn has_moved(old: Option<&Node>, new: Option<&Node>) -> bool {
+pub(super) fn zone_changed(old: Option<&Node>, new: Option<&Node>) -> bool {
     old.map(zone_of) != new.map(zone_of)
 }
 
@@ -44,7 +44,7 @@ mod tests {
         };
         let mut nodes: Vec<_> = zones.iter().enumerate().map(node).collect();
         nodes.push(NodeInfo::new(NodeIndex::new(6)));
-        let order: Vec<_> = by_turns(&nodes).into_iter().map(|index| zones[index.slot()]).collect();
+        let order: Vec<_> = round_robin(&nodes).into_iter().map(|index| zones[index.slot()]).collect();
         assert_eq!(order, ["a", "b", "c", "a", "c", "a"]);
     }
 }

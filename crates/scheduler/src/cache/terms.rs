@@ -13,14 +13,14 @@ use crate::view::{Pod, Term};
 
 /// Sum of a term's weights at each value of its topology key.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct TermWeights {
     pub(crate) column: ColumnId,
     by_value: Vec<i64>,
     /// Number of pods that have the term, on any node.
-    speakers: usize,
+    pods: usize,
 }
 
-impl Said {
+impl TermWeights {
     /// Sum of the weights at a value of the topology key.
     pub(crate) fn at(&self, value: ValueId) -> i64 {
         self.by_value.get(value.slot()).copied().unwrap_or(0)
@@ -38,37 +38,37 @@ impl Said {
 /// Distinct terms of one type.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
-    said: HashMap<Arc<Term>, Said>,
+    by_term: HashMap<Arc<Term>, TermWeights>,
 }
 
 impl Terms {
     /// Every term with its weights.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Term, &Said)> {
-        self.said.iter().map(|(term, said)| (&**term, said))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Term, &TermWeights)> {
+        self.by_term.iter().map(|(term, weights)| (&**term, weights))
     }
 
-    fn add(&mut self, place: &mut Place<'_>, term: &Arc<Term>, weight: i64) {
-        let said = self.said.entry(Arc::clone(term)).or_insert_with(|| {
-            let column = place.topology.hold(&term.topology_key, place.nodes);
-            Said { column, by_value: Vec::new(), speakers: 0 }
+    fn add(&mut self, location: &mut PodLocation<'_>, term: &Arc<Term>, weight: i64) {
+        let weights = self.by_term.entry(Arc::clone(term)).or_insert_with(|| {
+            let column = location.topology.retain(&term.topology_key, location.nodes);
+            TermWeights { column, by_value: Vec::new(), pods: 0 }
         });
-        said.speakers += 1;
-        said.change(place.topology.value(said.column, place.index), weight);
+        weights.pods += 1;
+        weights.change(location.topology.value(weights.column, location.index), weight);
     }
 
-    fn remove(&mut self, place: &mut Place<'_>, term: &Arc<Term>, weight: i64) {
-        let Some(said) = self.said.get_mut(term) else { return };
-        said.change(place.topology.value(said.column, place.index), -weight);
-        said.speakers -= 1;
-        if said.speakers == 0 {
-            place.topology.release(said.column);
-            self.said.remove(term);
+    fn remove(&mut self, location: &mut PodLocation<'_>, term: &Arc<Term>, weight: i64) {
+        let Some(weights) = self.by_term.get_mut(term) else { return };
+        weights.change(location.topology.value(weights.column, location.index), -weight);
+        weights.pods -= 1;
+        if weights.pods == 0 {
+            location.topology.release(weights.column);
+            self.by_term.remove(term);
         }
     }
 }
 
 /// The node whose pod is counted, and the topology it is in.
-pub(super) struct Place<'a> {
+pub(super) struct PodLocation<'a> {
     pub(super) topology: &'a mut Topology,
     pub(super) nodes: &'a [NodeInfo],
     pub(super) index: NodeIndex,
@@ -86,27 +86,27 @@ pub(crate) struct TermIndex {
 }
 
 impl TermIndex {
-    pub(super) fn add(&mut self, mut place: Place<'_>, pod: &Pod) {
+    pub(super) fn add(&mut self, mut location: PodLocation<'_>, pod: &Pod) {
         let Some(affinity) = &pod.affinity else { return };
-        affinity.anti_required.iter().for_each(|term| self.anti_required.add(&mut place, term, 1));
-        affinity.required.iter().for_each(|term| self.required.add(&mut place, term, 1));
+        affinity.anti_required.iter().for_each(|term| self.anti_required.add(&mut location, term, 1));
+        affinity.required.iter().for_each(|term| self.required.add(&mut location, term, 1));
         for wish in &affinity.preferred {
-            self.preferred.add(&mut place, &wish.term, wish.weight);
+            self.preferred.add(&mut location, &wish.term, wish.weight);
         }
         for wish in &affinity.anti_preferred {
-            self.preferred.add(&mut place, &wish.term, -wish.weight);
+            self.preferred.add(&mut location, &wish.term, -wish.weight);
         }
     }
 
-    pub(super) fn remove(&mut self, mut place: Place<'_>, pod: &Pod) {
+    pub(super) fn remove(&mut self, mut location: PodLocation<'_>, pod: &Pod) {
         let Some(affinity) = &pod.affinity else { return };
-        affinity.anti_required.iter().for_each(|term| self.anti_required.remove(&mut place, term, 1));
-        affinity.required.iter().for_each(|term| self.required.remove(&mut place, term, 1));
+        affinity.anti_required.iter().for_each(|term| self.anti_required.remove(&mut location, term, 1));
+        affinity.required.iter().for_each(|term| self.required.remove(&mut location, term, 1));
         for wish in &affinity.preferred {
-            self.preferred.remove(&mut place, &wish.term, wish.weight);
+            self.preferred.remove(&mut location, &wish.term, wish.weight);
         }
         for wish in &affinity.anti_preferred {
-            self.preferred.remove(&mut place, &wish.term, -wish.weight);
+            self.preferred.remove(&mut location, &wish.term, -wish.weight);
         }
     }
 }

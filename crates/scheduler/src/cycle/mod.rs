@@ -102,7 +102,7 @@ pub(crate) fn schedule(
         return Outcome::NoNodes;
     }
     let state = &*state;
-    let nodes = state.cache.known_order().len();
+    let nodes = state.cache.cached_order().len();
     let mut diagnosis = Diagnosis { nodes, ..Diagnosis::default() };
     let filtered = match filter::pre_filter(profile, state, pod, trace) {
         Ok(filtered) => filtered,
@@ -146,11 +146,11 @@ pub(crate) fn schedule(
 
 /// The nominated node of a pod, if the pod fits there.
 fn nominated(state: &ClusterState, pod: &Pod, filters: &[Active<'_>]) -> Option<NodeIndex> {
-    let promised = state.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
-    if promised.is_empty() {
+    let nominated_node = state.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
+    if nominated_node.is_empty() {
         return None;
     }
-    let info = state.cache.find(promised)?;
+    let info = state.cache.find(nominated_node)?;
     fits(filters, state, pod, info).is_ok().then_some(info.index)
 }
 
@@ -164,10 +164,10 @@ fn refused<'w>(
     trace: &mut Trace,
 ) -> Outcome {
     let mut attempt = Attempt { state, pod, filters, rng: &mut cycle_state.rng };
-    let made_room = post_filter(profile, &mut attempt, &diagnosis, trace);
+    let post_filter_result = post_filter(profile, &mut attempt, &diagnosis, trace);
     Active::report(&attempt.filters, trace);
-    diagnosis.after.clone_from(&made_room.message);
-    Outcome::Refused(Box::new(diagnosis), made_room)
+    diagnosis.after.clone_from(&post_filter_result.message);
+    Outcome::Refused(Box::new(diagnosis), post_filter_result)
 }
 
 /// Runs the PostFilter plugins in order until one nominates a node.
@@ -179,12 +179,12 @@ fn post_filter(
 ) -> PostFilter {
     let began = trace.begin();
     let (mut last, mut messages) = (PostFilter::default(), Vec::new());
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        let asked = trace.begin_plugin();
+    for (index, enabled) in profile.plugins.iter().enumerate() {
+        let plugin_began = trace.begin_plugin();
         let Some(answer) = enabled.plugin.post_filter(attempt, diagnosis) else { continue };
         let has_room = matches!(answer.nomination, Nomination::Node(_));
         let status = if has_room { Status::Success } else { Status::Unschedulable };
-        trace.end_plugin(Point::PostFilter, place, status, asked);
+        trace.end_plugin(Point::PostFilter, index, status, plugin_began);
         if has_room {
             trace.end(Point::PostFilter, Status::Success, began);
             return answer;

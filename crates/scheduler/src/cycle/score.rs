@@ -60,19 +60,19 @@ fn pre_score<'w>(
     trace: &mut Trace,
 ) -> Result<Scorers<'w>, String> {
     let mut scorers = Vec::with_capacity(profile.plugins.len());
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        let asked = trace.begin_plugin();
+    for (index, enabled) in profile.plugins.iter().enumerate() {
+        let plugin_began = trace.begin_plugin();
         let answer = enabled.plugin.pre_score(state, pod, nodes);
         let status = match &answer {
             PreScore::Skip => Status::Skip,
             PreScore::Score(_) => Status::Success,
             PreScore::Error(_) => Status::Error,
         };
-        trace.end_plugin(Point::PreScore, place, status, asked);
-        trace.evaluated(Point::PreScore, place, u32::from(status != Status::Skip));
+        trace.end_plugin(Point::PreScore, index, status, plugin_began);
+        trace.evaluated(Point::PreScore, index, u32::from(status != Status::Skip));
         match answer {
             PreScore::Skip => {}
-            PreScore::Score(scorer) => scorers.push((place, scorer)),
+            PreScore::Score(scorer) => scorers.push((index, scorer)),
             PreScore::Error(message) => {
                 return Err(format!("running PreScore plugin \"{}\": {message}", enabled.plugin.name()));
             }
@@ -91,16 +91,16 @@ fn add_up(
     let mut totals = vec![0_i64; nodes.len()];
     let mut scores = vec![0; nodes.len()];
     let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-    for (place, scorer) in scorers {
-        let enabled = &profile.plugins[*place];
-        let asked = trace.begin_plugin();
+    for (index, scorer) in scorers {
+        let enabled = &profile.plugins[*index];
+        let plugin_began = trace.begin_plugin();
         for (score, node) in scores.iter_mut().zip(nodes) {
             *score = scorer.score(state.cache.info(*node));
         }
-        end_scores(trace, *place, count, asked);
-        let asked = trace.begin_plugin();
+        end_scores(trace, *index, count, plugin_began);
+        let plugin_began = trace.begin_plugin();
         scorer.normalize(&mut scores);
-        trace.end_plugin(Point::ScoreExtensionNormalize, *place, Status::Success, asked);
+        trace.end_plugin(Point::ScoreExtensionNormalize, *index, Status::Success, plugin_began);
         for (total, score) in totals.iter_mut().zip(&scores) {
             if !(0..=MAX_NODE_SCORE).contains(score) {
                 let name = enabled.plugin.name();
@@ -116,10 +116,10 @@ fn add_up(
 }
 
 /// Records the mean duration of a Score plugin per node, which is what the metric reports.
-fn end_scores(trace: &mut Trace, place: usize, nodes: u32, asked: Duration) {
-    trace.evaluated(Point::Score, place, nodes);
+fn end_scores(trace: &mut Trace, index: usize, nodes: u32, plugin_began: Duration) {
+    trace.evaluated(Point::Score, index, nodes);
     if trace.is_sampled() {
-        let mean = trace.begin().saturating_sub(asked) / nodes.max(1);
-        trace.plugins.push((Point::Score, place, Status::Success, mean));
+        let mean = trace.begin().saturating_sub(plugin_began) / nodes.max(1);
+        trace.plugins.push((Point::Score, index, Status::Success, mean));
     }
 }

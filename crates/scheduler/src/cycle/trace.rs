@@ -160,16 +160,16 @@ impl Trace {
     }
 
     /// Records a plugin call that began at `began`.
-    pub(crate) fn end_plugin(&mut self, point: Point, place: usize, status: Status, began: Duration) {
+    pub(crate) fn end_plugin(&mut self, point: Point, index: usize, status: Status, began: Duration) {
         if self.is_sampled {
-            self.plugins.push((point, place, status, self.begin().saturating_sub(began)));
+            self.plugins.push((point, index, status, self.begin().saturating_sub(began)));
         }
     }
 
     /// Records the number of calls of a plugin.
-    pub(crate) fn evaluated(&mut self, point: Point, place: usize, times: u32) {
+    pub(crate) fn evaluated(&mut self, point: Point, index: usize, times: u32) {
         if self.clock.is_some() && times > 0 {
-            self.evaluations.push((point, place, times));
+            self.evaluations.push((point, index, times));
         }
     }
 }

@@ -70,10 +70,10 @@ pub(crate) enum Signal {
 
 /// Queue of signals that have not been handled. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Signals(Arc<Wishes>);
+pub(crate) struct Signals(Arc<SignalQueue>);
 
 #[derive(Default)]
-struct Wishes {
+struct SignalQueue {
     queue: Mutex<VecDeque<Signal>>,
     news: Notify,
 }

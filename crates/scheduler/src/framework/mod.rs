@@ -119,7 +119,7 @@ pub enum Permit {
     Reject(Rejection),
 }
 
-/// Whether and when an event moves an unschedulable pod out of the pool.
+/// Effect of an event on an unschedulable pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hint {
     Skip,

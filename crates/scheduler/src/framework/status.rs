@@ -92,7 +92,7 @@ impl Histogram {
 
     pub(crate) fn count(&mut self, reason: Cow<'static, str>, times: usize) {
         // There are few different reasons, and most often it is the same as for the previous node.
-        match self.0.iter_mut().find(|(known, _)| *known == reason) {
+        match self.0.iter_mut().find(|(existing, _)| *existing == reason) {
             Some((_, count)) => *count += times,
             None => self.0.push((reason, times)),
         }

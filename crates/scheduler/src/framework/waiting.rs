@@ -90,8 +90,8 @@ impl WaitingPods {
     pub fn list(&self, cluster: &ClusterId) -> Vec<WaitingPod> {
         let state = self.state();
         let ids = state.order.values().filter(|id| id.cluster == *cluster);
-        let known = ids.filter_map(|id| Some((id, state.pods.get(id)?)));
-        known
+        let waiting = ids.filter_map(|id| Some((id, state.pods.get(id)?)));
+        waiting
             .map(|(id, waiting)| WaitingPod {
                 list: self.clone(),
                 id: id.clone(),
@@ -160,11 +160,11 @@ impl WaitingPods {
     }
 
     fn decide(&self, id: &PodId, verdict: Verdict) -> bool {
-        let is_news = self.state().decide(id, verdict);
-        if is_news {
+        let is_first = self.state().decide(id, verdict);
+        if is_first {
             self.0.news.notify_one();
         }
-        is_news
+        is_first
     }
 
     /// The lock is held for a few lines only, in which nothing panics.

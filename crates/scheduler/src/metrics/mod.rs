@@ -116,7 +116,7 @@ impl SchedulerMetrics {
     }
 
     /// Records a plugin call outside of a scheduling cycle.
-    pub(crate) fn asked(&self, plugin: &str, point: Point, status: Status, took: Duration) {
+    pub(crate) fn plugin_called(&self, plugin: &str, point: Point, status: Status, took: Duration) {
         let labels = [point.as_str(), plugin, status.as_str()];
         self.families.plugin_duration.with(labels).observe_duration(took);
     }
@@ -174,7 +174,7 @@ impl SchedulerMetrics {
     }
 
     /// Records the eviction of victims.
-    pub(crate) fn sent_away(&self, succeeded: bool, took: Duration) {
+    pub(crate) fn evicted(&self, succeeded: bool, took: Duration) {
         let result = [if succeeded { "success" } else { "error" }];
         self.families.preemption_duration.with(result).observe_duration(took);
         self.families.preemption_executions.with(result).inc();

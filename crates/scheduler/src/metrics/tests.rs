@@ -13,7 +13,7 @@ fn counted(count: impl FnOnce(&SchedulerMetrics)) -> String {
 
 fn has(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(text.lines().any(|told| told == *line), "{line} in\n{text}");
+        assert!(text.lines().any(|actual| actual == *line), "{line} in\n{text}");
     }
 }
 
@@ -35,7 +35,7 @@ fn unlabelled_metrics_are_exposed_from_the_start() {
             "scheduler_scheduling_algorithm_duration_seconds_count 0",
         ],
     );
-    assert!(!text.contains("scheduler_schedule_attempts_total{"), "nothing was tried");
+    assert!(!text.contains("scheduler_schedule_attempts_total{"), "no attempt was counted");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn buckets_are_those_of_kube_scheduler() {
         metrics.attempted(0, AttemptResult::Scheduled, second);
         metrics.scheduled(17, second, true);
         metrics.passed(0, Point::Bind, Status::Success, second);
-        metrics.asked("NodeName", Point::PreEnqueue, Status::Skip, second);
+        metrics.plugin_called("NodeName", Point::PreEnqueue, Status::Skip, second);
         metrics.waited(Status::Unschedulable, second);
         metrics.victims(3);
     });

@@ -32,7 +32,7 @@ impl Plugin for ImageLocality {
             return PreScore::Skip;
         }
         let most = MAX_CONTAINER_THRESHOLD * i64::try_from(pod.containers).unwrap_or(1);
-        PreScore::Score(Box::new(Local { images, nodes: state.cache.known_order().len(), most }))
+        PreScore::Score(Box::new(Local { images, nodes: state.cache.cached_order().len(), most }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cache::{NodeInfo, collide};
+use crate::cache::{NodeInfo, ports_conflict};
 use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
@@ -32,8 +32,9 @@ impl Plugin for NodePorts {
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::PodGone(gone) => {
-                let collides = |port: &HostPort| gone.host_ports.iter().any(|taken| collide(port, taken));
-                gone.has_place() && pod.host_ports.iter().any(collides)
+                let collides =
+                    |port: &HostPort| gone.host_ports.iter().any(|taken| ports_conflict(port, taken));
+                gone.occupies_node() && pod.host_ports.iter().any(collides)
             }
             _ => false,
         }
@@ -47,7 +48,7 @@ struct Free<'w> {
 
 impl<'w> NodeFilter<'w> for Free<'w> {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
-        if info.has_taken_any(self.wanted) { Err(Rejection::resolvable(REASON)) } else { Ok(()) }
+        if info.has_any_in_use(self.wanted) { Err(Rejection::resolvable(REASON)) } else { Ok(()) }
     }
 
     fn boxed(&self) -> Filter<'w> {

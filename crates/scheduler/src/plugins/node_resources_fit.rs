@@ -38,7 +38,7 @@ impl Plugin for NodeResourcesFit {
 
     fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
-            ClusterEvent::PodGone(gone) => gone.has_place(),
+            ClusterEvent::PodGone(gone) => gone.occupies_node(),
             ClusterEvent::PodChanged { old, new, changes } => {
                 changes.scaled_down && freed_some(&pod.requests, &old.requests, &new.requests)
             }
@@ -81,11 +81,11 @@ struct Fits<'w> {
 
 /// Resources of which a node has too little, collected while it is checked.
 #[derive(Default)]
-struct Short {
+struct Shortage {
     rejection: Option<Rejection>,
 }
 
-impl Short {
+impl Shortage {
     fn of(&mut self, wanted: i64, offered: i64, taken: i64, reason: impl FnOnce() -> Cow<'static, str>) {
         if wanted <= 0 || wanted <= offered - taken {
             return;
@@ -99,8 +99,8 @@ impl Short {
         self.rejection = Some(match self.rejection.take() {
             None if resolvable => Rejection::resolvable(reason),
             None => Rejection::unresolvable(reason),
-            Some(known) if resolvable => known.and(reason),
-            Some(known) => Rejection { code: Code::UnschedulableAndUnresolvable, ..known.and(reason) },
+            Some(existing) if resolvable => existing.and(reason),
+            Some(existing) => Rejection { code: Code::UnschedulableAndUnresolvable, ..existing.and(reason) },
         });
     }
 }
@@ -108,21 +108,21 @@ impl Short {
 impl<'w> NodeFilter<'w> for Fits<'w> {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
         let (wanted, offered, taken) = (self.wanted, info.allocatable(), &info.requested);
-        let mut short = Short::default();
+        let mut shortage = Shortage::default();
         if i64::try_from(info.pods.len()).unwrap_or(i64::MAX) >= offered.pods {
-            short.note("Too many pods".into(), true);
+            shortage.note("Too many pods".into(), true);
         }
-        short.of(wanted.milli_cpu, offered.milli_cpu, taken.milli_cpu, || "Insufficient cpu".into());
-        short.of(wanted.memory, offered.memory, taken.memory, || "Insufficient memory".into());
-        short.of(wanted.ephemeral_storage, offered.ephemeral_storage, taken.ephemeral_storage, || {
+        shortage.of(wanted.milli_cpu, offered.milli_cpu, taken.milli_cpu, || "Insufficient cpu".into());
+        shortage.of(wanted.memory, offered.memory, taken.memory, || "Insufficient memory".into());
+        shortage.of(wanted.ephemeral_storage, offered.ephemeral_storage, taken.ephemeral_storage, || {
             "Insufficient ephemeral-storage".into()
         });
         for (name, amount) in &wanted.scalars {
-            short.of(*amount, offered.scalar(name), taken.scalar(name), || {
+            shortage.of(*amount, offered.scalar(name), taken.scalar(name), || {
                 format!("Insufficient {name}").into()
             });
         }
-        short.rejection.map_or(Ok(()), Err)
+        shortage.rejection.map_or(Ok(()), Err)
     }
 
     fn boxed(&self) -> Filter<'w> {
@@ -141,9 +141,9 @@ impl NodeScore for LeastAllocated<'_> {
             share_left(offered.milli_cpu, taken.milli_cpu + self.wanted.milli_cpu),
             share_left(offered.memory, taken.memory + self.wanted.memory),
         ];
-        let known = shares.iter().flatten();
-        let count = known.clone().count();
-        known.sum::<i64>() / i64::try_from(count.max(1)).unwrap_or(1)
+        let existing = shares.iter().flatten();
+        let count = existing.clone().count();
+        existing.sum::<i64>() / i64::try_from(count.max(1)).unwrap_or(1)
     }
 }
 

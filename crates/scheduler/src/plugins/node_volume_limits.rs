@@ -47,7 +47,7 @@ impl Plugin for NodeVolumeLimits {
             ClusterEvent::CsiNodeChanged { old, new } => {
                 old.as_ref().is_none_or(|old| new.allows_more_than(old))
             }
-            ClusterEvent::PodGone(gone) => gone.has_place() && claims(gone).next().is_some(),
+            ClusterEvent::PodGone(gone) => gone.occupies_node() && claims(gone).next().is_some(),
             ClusterEvent::ClaimChanged { old: None, new } => {
                 new.metadata.namespace == pod.metadata.namespace
                     && claims(pod).any(|name| *name == *new.metadata.name)

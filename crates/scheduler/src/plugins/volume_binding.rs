@@ -38,8 +38,8 @@ pub(crate) struct VolumeWriter {
     clock: Clock,
     claims: Objects,
     volumes: Objects,
-    known_claims: Informer<Claim>,
-    known_volumes: Informer<PersistentVolume>,
+    claim_informer: Informer<Claim>,
+    volume_informer: Informer<PersistentVolume>,
 }
 
 impl VolumeBinding {
@@ -97,7 +97,7 @@ impl Plugin for VolumeBinding {
     }
 
     fn post_bind(&self, state: &mut ClusterState, pod: &Pod, _node: &str) {
-        state.storage.settle(&pod.metadata.uid);
+        state.storage.finish_binding(&pod.metadata.uid);
     }
 
     fn wants(&self, about: About) -> bool {
@@ -149,12 +149,12 @@ impl VolumeWriter {
     pub(crate) fn new(
         client: &Client,
         clock: Clock,
-        known_claims: Informer<Claim>,
-        known_volumes: Informer<PersistentVolume>,
+        claim_informer: Informer<Claim>,
+        volume_informer: Informer<PersistentVolume>,
     ) -> Self {
         let claims = Objects::of::<core::PersistentVolumeClaim>(client);
         let volumes = Objects::of::<core::PersistentVolume>(client);
-        Self { clock, claims, volumes, known_claims, known_volumes }
+        Self { clock, claims, volumes, claim_informer, volume_informer }
     }
 
     /// Fails if a claim that is bound in the informer's cache no longer exists on the server. A claim that was deleted
@@ -203,7 +203,7 @@ impl VolumeWriter {
 
     /// Waits until all claims are bound.
     async fn bound(&self, cluster: &ClusterId, needed: &PodVolumes, node: &Node) -> Result<(), BindError> {
-        let (mut claims, mut volumes) = (self.known_claims.changes(), self.known_volumes.changes());
+        let (mut claims, mut volumes) = (self.claim_informer.changes(), self.volume_informer.changes());
         loop {
             if self.is_bound(cluster, needed, node)? {
                 return Ok(());
@@ -222,15 +222,15 @@ impl VolumeWriter {
             (needed.bindings.iter().map(|(_, claim)| claim).chain(&needed.provisions), false);
         all.try_for_each(|wanted| {
             let name = &wanted.metadata.name;
-            let Some(claim) = self.known_claims.store().get(&claim_key(cluster, wanted)) else {
+            let Some(claim) = self.claim_informer.store().get(&claim_key(cluster, wanted)) else {
                 return Err(BindError(format!(
                     "binding volumes: persistentvolumeclaim \"{name}\" not found"
                 )));
             };
-            let is_news = claim.metadata.resource_version != wanted.metadata.resource_version;
+            let is_newer = claim.metadata.resource_version != wanted.metadata.resource_version;
             let is_provision = wanted.selected_node.is_some()
                 || needed.provisions.iter().any(|one| Arc::ptr_eq(one, wanted));
-            if is_provision && is_news && claim.selected_node.as_ref() != Some(&node.metadata.name) {
+            if is_provision && is_newer && claim.selected_node.as_ref() != Some(&node.metadata.name) {
                 return Err(BindError(format!("binding volumes: provisioning failed for PVC \"{name}\"")));
             }
             waiting |= !claim.is_bound();
@@ -241,7 +241,7 @@ impl VolumeWriter {
 
     fn check_reachable(&self, cluster: &ClusterId, claim: &Claim, node: &Node) -> Result<(), BindError> {
         let key = ObjectKey::cluster_wide(cluster.clone(), &*claim.volume);
-        match self.known_volumes.store().get(&key) {
+        match self.volume_informer.store().get(&key) {
             Some(volume) if !volume.is_reachable(&node.labels) => Err(BindError(format!(
                 "binding volumes: pv \"{}\" node affinity doesn't match node \"{}\"",
                 claim.volume, node.metadata.name

@@ -15,10 +15,10 @@ use crate::view::Pod;
 const WINDOW_MS: u64 = 1000;
 
 /// Sort key: that of the [`QueueSort`], then the order in which pods were added.
-pub(super) type Turn = (Reverse<i64>, Timestamp, u64, u64);
+pub(super) type SortKey = (Reverse<i64>, Timestamp, u64, u64);
 
 /// End of the backoff, then the sort key.
-pub(super) type BackoffKey = (Timestamp, Turn);
+pub(super) type BackoffKey = (Timestamp, SortKey);
 
 /// Configuration of the waiting times.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,8 @@ pub(crate) struct Backoff {
 
 /// State of a pod in the queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
-    Active(Turn),
+pub(super) enum PodState {
+    Active(SortKey),
     BackingOff(BackoffKey),
     Failed(BackoffKey),
     /// With the time since when.
@@ -44,7 +44,7 @@ pub(super) enum Place {
     InFlight,
 }
 
-impl Place {
+impl PodState {
     pub(super) fn queue(self) -> Option<QueueName> {
         match self {
             Self::Active(_) => Some(QueueName::Active),
@@ -60,7 +60,7 @@ impl Place {
 pub(super) struct Entry {
     pub(super) pod: Arc<Pod>,
     pub(super) profile: usize,
-    pub(super) place: Place,
+    pub(super) state: PodState,
     /// Time it was added or returned to the queue.
     pub(super) since: Timestamp,
     /// Sequence number, unique per added pod.
@@ -85,7 +85,7 @@ impl Entry {
         Self {
             pod,
             profile,
-            place: Place::InFlight,
+            state: PodState::InFlight,
             since: now,
             added,
             refusals: 0,
@@ -98,7 +98,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn turn(&self, sort: &dyn QueueSort) -> Turn {
+    pub(super) fn sort_key(&self, sort: &dyn QueueSort) -> SortKey {
         let QueueKey { rank, since, group } = sort.key(&QueuedPod { pod: &self.pod, since: self.since });
         (Reverse(rank), since, group, self.added)
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use coracle_base::Timestamp;
 
 pub(crate) use entry::{Backoff, PrioritySort};
-use entry::{BackoffKey, Entry, Place, Turn};
+use entry::{BackoffKey, Entry, PodState, SortKey};
 pub(crate) use nominated::Nominated;
 
 use crate::framework::{Hint, PluginSet, QueueSort};
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
     sort: Arc<dyn QueueSort>,
     metrics: Arc<SchedulerMetrics>,
     entries: HashMap<Box<str>, Entry>,
-    active: BTreeMap<Turn, Box<str>>,
+    active: BTreeMap<SortKey, Box<str>>,
     backing_off: BTreeMap<BackoffKey, Box<str>>,
     /// Pods whose attempt failed with an error. Unlike those in `backing_off` they are never popped early.
     failed: BTreeMap<BackoffKey, Box<str>>,
@@ -98,7 +98,7 @@ impl Queue {
         let uid = pod.metadata.uid.clone();
         self.entries.insert(uid.clone(), Entry::new(pod, profile, self.added, now));
         match gate {
-            Some(plugin) => self.hold_back(&uid, plugin, ADDED),
+            Some(plugin) => self.gate_pod(&uid, plugin, ADDED),
             None => self.activate(&uid, ADDED, now),
         }
     }
@@ -131,7 +131,7 @@ impl Queue {
 
     /// True if a pod is in a scheduling or binding cycle.
     pub(crate) fn is_in_flight(&self, uid: &str) -> bool {
-        self.entries.get(uid).is_some_and(|entry| matches!(entry.place, Place::InFlight))
+        self.entries.get(uid).is_some_and(|entry| matches!(entry.state, PodState::InFlight))
     }
 
     /// Replaces the cached version of a pod without moving it.
@@ -143,13 +143,13 @@ impl Queue {
 
     /// True if a PreEnqueue plugin holds the pod back.
     pub(crate) fn is_gated(&self, uid: &str) -> bool {
-        self.entries.get(uid).is_some_and(|entry| matches!(entry.place, Place::Gated))
+        self.entries.get(uid).is_some_and(|entry| matches!(entry.state, PodState::Gated))
     }
 
     /// The plugins that rejected a parked pod.
     pub(crate) fn refusal_of(&self, uid: &str) -> Option<Refusal> {
         let entry = self.entries.get(uid)?;
-        matches!(entry.place, Place::Parked(..)).then(|| entry.refusal())
+        matches!(entry.state, PodState::Parked(..)).then(|| entry.refusal())
     }
 
     /// Takes the next pod, which is in flight then. If no pod is active, one that is backing off is taken
@@ -176,26 +176,26 @@ impl Queue {
     /// Parks a pod in flight that was rejected by `plugins`, of which some are `pending`.
     pub(crate) fn refused(&mut self, uid: &str, plugins: PluginSet, pending: PluginSet, now: Timestamp) {
         self.count_refusal(uid, plugins, pending, now);
-        self.put(uid, Place::Parked(now), FAILURE);
+        self.put(uid, PodState::Parked(now), FAILURE);
     }
 
     /// Moves a rejected pod in flight to the backoff queue, because preemption is under way or an event
     /// arrived during the attempt.
     pub(crate) fn retry(&mut self, uid: &str, plugins: PluginSet, pending: PluginSet, now: Timestamp) {
         self.count_refusal(uid, plugins, pending, now);
-        self.come_back(uid, FAILURE, Hint::AfterBackoff, now);
+        self.requeue(uid, FAILURE, Hint::AfterBackoff, now);
     }
 
     /// Retries a pod in flight after an error that is not a rejection.
     pub(crate) fn failed(&mut self, uid: &str, now: Timestamp) {
-        self.again(uid, now, |entry| {
+        self.record_attempt(uid, now, |entry| {
             entry.failures += 1;
             entry.refused_by = PluginSet::default();
             entry.pending_for = PluginSet::default();
         });
         let Some(entry) = self.entries.get(uid) else { return };
-        let key = (self.backoff.until_after_failures(entry), entry.turn(&*self.sort));
-        self.put(uid, Place::Failed(key), FAILURE);
+        let key = (self.backoff.until_after_failures(entry), entry.sort_key(&*self.sort));
+        self.put(uid, PodState::Failed(key), FAILURE);
     }
 
     /// Moves the pods for which an event's hint says so, among those rejected by plugins that `wants`
@@ -235,14 +235,14 @@ impl Queue {
         now: Timestamp,
     ) {
         match gate {
-            Some(plugin) => self.hold_back(uid, plugin, event),
-            None => self.come_back(uid, event, hint, now),
+            Some(plugin) => self.gate_pod(uid, plugin, event),
+            None => self.requeue(uid, event, hint, now),
         }
     }
 
     /// Activates a pod in any waiting state on a plugin's request; it is gated if a plugin holds it back.
     pub(crate) fn force(&mut self, uid: &str, gate: Option<usize>, now: Timestamp) {
-        let waits = |entry: &Entry| !matches!(entry.place, Place::Active(_) | Place::InFlight);
+        let waits = |entry: &Entry| !matches!(entry.state, PodState::Active(_) | PodState::InFlight);
         if self.entries.get(uid).is_some_and(waits) {
             self.wake_one(uid, FORCE_ACTIVATE, Hint::Immediately, gate, now);
         }
@@ -301,7 +301,7 @@ impl Queue {
             if let Some(entry) = self.entries.get_mut(&uid) {
                 entry.was_flushed = true;
             }
-            self.come_back(&uid, TIMEOUT, Hint::AfterBackoff, now);
+            self.requeue(&uid, TIMEOUT, Hint::AfterBackoff, now);
         }
     }
 }

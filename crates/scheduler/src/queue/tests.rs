@@ -19,8 +19,8 @@ fn pod(name: &str, priority: i32) -> Arc<Pod> {
     Arc::new(pod)
 }
 
-fn plugin(place: usize) -> PluginSet {
-    [place].into_iter().collect()
+fn plugin(index: usize) -> PluginSet {
+    [index].into_iter().collect()
 }
 
 /// All pods that can be popped now.
@@ -45,10 +45,10 @@ fn pods_are_popped_by_priority_then_by_waiting_time() {
 #[test]
 fn rejected_pod_is_parked_until_an_event_helps() {
     let mut queue = queue();
-    for (name, place) in [("a", 1), ("b", 2)] {
+    for (name, index) in [("a", 1), ("b", 2)] {
         queue.add(pod(name, 0), 0, None, START);
         queue.pop(START).unwrap();
-        queue.refused(name, plugin(place), PluginSet::default(), START);
+        queue.refused(name, plugin(index), PluginSet::default(), START);
     }
     assert!(queue.pop(START + 60 * SECOND).is_none());
     assert_eq!(queue.refusal_of("b").unwrap().plugins, plugin(2));
@@ -63,18 +63,18 @@ fn rejected_pod_is_parked_until_an_event_helps() {
 #[test]
 fn pod_in_backoff_is_popped_after_active_pods() {
     let mut queue = queue();
-    queue.add(pod("again", 5), 0, None, START);
+    queue.add(pod("retried", 5), 0, None, START);
     queue.pop(START).unwrap();
-    queue.refused("again", plugin(1), PluginSet::default(), START);
-    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START + SECOND / 2);
+    queue.refused("retried", plugin(1), PluginSet::default(), START);
+    queue.wake_one("retried", "Event", Hint::AfterBackoff, None, START + SECOND / 2);
     queue.add(pod("new", 0), 0, None, START + SECOND / 2);
-    assert_eq!(popped(&mut queue, START + SECOND / 2), ["new", "again"], "nothing else was to be done");
-    queue.refused("again", plugin(1), PluginSet::default(), START + SECOND);
-    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START + SECOND);
+    assert_eq!(popped(&mut queue, START + SECOND / 2), ["new", "retried"], "no pod was active");
+    queue.refused("retried", plugin(1), PluginSet::default(), START + SECOND);
+    queue.wake_one("retried", "Event", Hint::AfterBackoff, None, START + SECOND);
     queue.add(pod("newer", 0), 0, None, START + SECOND);
     // The second backoff is two seconds, plus the rest of the second in which it ends.
     let over = START + 4 * SECOND;
-    assert_eq!(popped(&mut queue, over), ["again", "newer"]);
+    assert_eq!(popped(&mut queue, over), ["retried", "newer"]);
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn gated_pod_is_checked_again_after_an_event() {
 #[test]
 fn pending_pod_skips_its_backoff() {
     let mut queue = queue();
-    for name in ["again", "pending"] {
+    for name in ["backing-off", "pending"] {
         queue.add(pod(name, 0), 0, None, START);
         queue.pop(START).unwrap();
         queue.refused(name, plugin(1), plugin(1), START);
     }
-    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START);
+    queue.wake_one("retried", "Event", Hint::AfterBackoff, None, START);
     queue.wake_one("pending", "Event", Hint::Immediately, None, START);
-    assert_eq!(popped(&mut queue, START), ["pending", "again"]);
+    assert_eq!(popped(&mut queue, START), ["pending", "retried"]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::queue::Popped;
 use crate::view::Pod;
 
 /// Tasks started for a pod.
-pub(super) type Begun = Vec<Task<Finished>>;
+pub(super) type Tasks = Vec<Task<Finished>>;
 
 /// Suffix of the event for a victim that was not bound yet, in kube-scheduler's wording.
 const IN_MEMORY: &str = " (in kube-scheduler memory).";
@@ -30,7 +30,7 @@ pub(super) fn schedule(
     trace: &mut Trace,
     popped: Popped,
     now: Timestamp,
-) -> Begun {
+) -> Tasks {
     let Popped { pod, profile } = popped;
     if cluster.state.cache.pod(&pod.metadata.uid).is_some() {
         // Another scheduler has assigned the pod meanwhile.
@@ -51,14 +51,14 @@ pub(super) fn schedule(
     shared.metrics.algorithm(shared.clock.uptime().saturating_sub(began));
     let started = Started { at: began, is_sampled: trace.is_sampled() };
     let mut attempt = Attempted { cluster, shared: &shared, effects, trace, profile, pod, started, now };
-    let begun = match outcome {
-        Outcome::Fits(node) => attempt.place(&node),
-        Outcome::Refused(diagnosis, made_room) => attempt.refuse(&diagnosis, made_room),
+    let tasks = match outcome {
+        Outcome::Fits(node) => attempt.assume_and_bind(&node),
+        Outcome::Refused(diagnosis, post_filter_result) => attempt.refuse(&diagnosis, post_filter_result),
         Outcome::NoNodes => attempt.park(&Diagnosis::default(), NO_NODES, &Nomination::Clear),
         Outcome::Failed(message) => attempt.fail(&message),
     };
     shared.metrics.traced(profile, trace);
-    begun
+    tasks
 }
 
 struct Attempted<'a> {
@@ -74,29 +74,29 @@ struct Attempted<'a> {
 
 impl Attempted<'_> {
     /// Assumes the pod on its node, and binds it unless Reserve or Permit plugins object.
-    fn place(&mut self, node: &str) -> Begun {
+    fn assume_and_bind(&mut self, node: &str) -> Tasks {
         let placed = Arc::new(self.pod.on_node(node));
         self.cluster.state.cache.assume(Arc::clone(&placed));
         self.cluster.state.nominated.remove(&placed.metadata.uid);
         let profile = &self.shared.profiles[self.profile];
-        let asked = self.trace.begin();
+        let point_began = self.trace.begin();
         let reserved = binding::reserve(self.cluster, profile, &placed, self.trace);
         let status =
             reserved.as_ref().map_or_else(|(_, rejection)| rejection.code.into(), |()| Status::Success);
-        self.trace.end(Point::Reserve, status, asked);
+        self.trace.end(Point::Reserve, status, point_began);
         if let Err((by, rejection)) = reserved {
-            return self.take_back(&placed, "Reserve", by, &rejection);
+            return self.undo_assumption(&placed, "Reserve", by, &rejection);
         }
-        let asked = self.trace.begin();
+        let point_began = self.trace.begin();
         let permitted = binding::permit(self.cluster, profile, &placed, self.trace);
         let status = match &permitted {
             Ok(Permitted::Now) => Status::Success,
             Ok(Permitted::Later(_)) => Status::Wait,
             Err((_, rejection)) => rejection.code.into(),
         };
-        self.trace.end(Point::Permit, status, asked);
+        self.trace.end(Point::Permit, status, point_began);
         match permitted {
-            Err((by, rejection)) => self.take_back(&placed, "Permit", by, &rejection),
+            Err((by, rejection)) => self.undo_assumption(&placed, "Permit", by, &rejection),
             Ok(Permitted::Now) => {
                 binding::bind(self.cluster, self.effects, &placed, self.profile, None, self.started)
             }
@@ -109,7 +109,7 @@ impl Attempted<'_> {
     }
 
     /// Undoes the assumption after a Reserve or Permit plugin rejected the pod.
-    fn take_back(&mut self, placed: &Pod, point: &str, by: usize, rejection: &Rejection) -> Begun {
+    fn undo_assumption(&mut self, placed: &Pod, point: &str, by: usize, rejection: &Rejection) -> Tasks {
         binding::unreserve(self.cluster, self.profile, placed);
         self.cluster.state.cache.forget(&placed.metadata.uid);
         if is_refusal(rejection) {
@@ -120,9 +120,9 @@ impl Attempted<'_> {
         self.fail(&format!("running {point} plugin \"{name}\": {rejection}"))
     }
 
-    fn refuse(&mut self, diagnosis: &Diagnosis, made_room: PostFilter) -> Begun {
-        let PostFilter { nomination, victims, .. } = made_room;
-        if self.shared.profiles[self.profile].place_of("DefaultPreemption").is_some() {
+    fn refuse(&mut self, diagnosis: &Diagnosis, post_filter_result: PostFilter) -> Tasks {
+        let PostFilter { nomination, victims, .. } = post_filter_result;
+        if self.shared.profiles[self.profile].index_of("DefaultPreemption").is_some() {
             self.shared.metrics.preempted();
         }
         let state = &mut self.cluster.state;
@@ -133,21 +133,21 @@ impl Attempted<'_> {
         }
         let message = diagnosis.to_string();
         let Nomination::Node(node) = &nomination else { return self.park(diagnosis, &message, &nomination) };
-        let mut outdone = state.nominated.on(node).to_vec();
-        outdone.retain(|other| other.priority < self.pod.priority);
-        for other in &outdone {
+        let mut displaced = state.nominated.on(node).to_vec();
+        displaced.retain(|other| other.priority < self.pod.priority);
+        for other in &displaced {
             state.nominated.remove(&other.metadata.uid);
         }
         self.shared.metrics.victims(victims.len());
         self.count(AttemptResult::Unschedulable);
         let id = self.cluster.state.cluster.clone();
         // The condition is written first, so that the reason for a deleted victim can be looked up.
-        let told = self.tell(Reason::Unschedulable, &message, &nomination);
+        let status_task = self.publish(Reason::Unschedulable, &message, &nomination);
         let victims = victims.into_iter().filter(|victim| !victim.is_terminating());
         let victims: Vec<_> = victims.filter(|victim| !self.preempt_in_memory(victim, node)).collect();
         let (pod, plugins, node) = (Arc::clone(&self.pod), diagnosis.plugins, node.clone());
-        let preempted = self.effects.preempt(&id, Preemption { pod, plugins, victims, node, outdone });
-        told.into_iter().chain([preempted]).collect()
+        let preempted = self.effects.preempt(&id, Preemption { pod, plugins, victims, node, displaced });
+        status_task.into_iter().chain([preempted]).collect()
     }
 
     /// Preempts a victim that is not bound yet, without deleting it. False if the victim is bound already.
@@ -163,22 +163,22 @@ impl Attempted<'_> {
         is_going
     }
 
-    fn park(&mut self, diagnosis: &Diagnosis, message: &str, nomination: &Nomination) -> Begun {
+    fn park(&mut self, diagnosis: &Diagnosis, message: &str, nomination: &Nomination) -> Tasks {
         self.count(AttemptResult::Unschedulable);
         let (plugins, pending) = (diagnosis.plugins, diagnosis.pending);
         self.cluster.queue.refused(&self.pod.metadata.uid, plugins, pending, self.now);
-        self.tell(Reason::Unschedulable, message, nomination).into_iter().collect()
+        self.publish(Reason::Unschedulable, message, nomination).into_iter().collect()
     }
 
     /// Retries the pod after a backoff because of an error.
-    fn fail(&mut self, message: &str) -> Begun {
+    fn fail(&mut self, message: &str) -> Tasks {
         self.count(AttemptResult::Error);
         self.cluster.queue.failed(&self.pod.metadata.uid, self.now);
         self.cluster.state.nominated.remove(&self.pod.metadata.uid);
-        self.tell(Reason::SchedulerError, message, &Nomination::Clear).into_iter().collect()
+        self.publish(Reason::SchedulerError, message, &Nomination::Clear).into_iter().collect()
     }
 
-    fn tell(&self, reason: Reason, message: &str, nomination: &Nomination) -> Option<Task<Finished>> {
+    fn publish(&self, reason: Reason, message: &str, nomination: &Nomination) -> Option<Task<Finished>> {
         let refused = Refused { pod: &self.pod, reason, message, nomination };
         self.effects.refused(&self.cluster.state.cluster, refused)
     }
@@ -190,7 +190,7 @@ impl Attempted<'_> {
 }
 
 /// Retries a pod after its victims were evicted.
-pub(super) fn made_room(cluster: &mut Cluster, pod: &Pod, plugins: PluginSet, now: Timestamp) {
+pub(super) fn victims_evicted(cluster: &mut Cluster, pod: &Pod, plugins: PluginSet, now: Timestamp) {
     let uid = &pod.metadata.uid;
     if cluster.state.cache.pod(uid).is_some() {
         // Another scheduler has assigned the pod meanwhile.

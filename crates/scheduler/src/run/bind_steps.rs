@@ -39,10 +39,10 @@ impl Costs {
         self.metrics.passed(profile, point, status(is_done), took);
     }
 
-    fn asked(&self, plugin: &str, point: Point, began: Duration, is_done: bool) {
+    fn plugin_called(&self, plugin: &str, point: Point, began: Duration, is_done: bool) {
         if self.is_sampled {
             let took = self.clock.uptime().saturating_sub(began);
-            self.metrics.asked(plugin, point, status(is_done), took);
+            self.metrics.plugin_called(plugin, point, status(is_done), took);
         }
     }
 }
@@ -88,10 +88,10 @@ impl BindSteps {
         let bound = match bind {
             Some((name, bind)) => {
                 let bound = bind.await;
-                costs.asked(name, Point::Bind, began, bound.is_ok());
+                costs.plugin_called(name, Point::Bind, began, bound.is_ok());
                 bound.map_err(|error| BindError(format!("running Bind plugin \"{name}\": {error}")))
             }
-            None => Err(BindError::new("no plugin binds")),
+            None => Err(BindError::new("no Bind plugin is enabled for the pod")),
         };
         costs.passed(profile, Point::Bind, began, bound.is_ok());
         bound
@@ -110,7 +110,7 @@ async fn prepare(
             let failed = |error| BindError(format!("running PreBind plugin \"{name}\": {error}"));
             let began = costs.clock.uptime();
             let done = step.work.await;
-            costs.asked(name, Point::PreBind, began, done.is_ok());
+            costs.plugin_called(name, Point::PreBind, began, done.is_ok());
             done.map_err(failed)
         });
         let all = async { try_join_all(steps).await.map(drop) };

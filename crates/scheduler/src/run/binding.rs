@@ -8,7 +8,7 @@ use std::time::Duration;
 use coracle_base::{Task, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::Begun;
+use super::attempt::Tasks;
 use super::cluster::Cluster;
 use super::effects::{Effects, Reason, Refused};
 use crate::cycle::{Point, Status, Trace};
@@ -27,7 +27,7 @@ pub(super) struct Started {
 }
 
 /// A pod with a chosen node that waits for Permit plugins.
-pub(super) struct Held {
+pub(super) struct WaitingBinding {
     pub(super) pod: Arc<Pod>,
     /// The plugins it waits for, as if they had rejected it.
     pub(super) refusal: Refusal,
@@ -54,12 +54,12 @@ pub(super) fn reserve(
     pod: &Arc<Pod>,
     trace: &mut Trace,
 ) -> Result<(), (usize, Rejection)> {
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        let asked = trace.begin_plugin();
+    for (index, enabled) in profile.plugins.iter().enumerate() {
+        let began = trace.begin_plugin();
         let answer = enabled.plugin.reserve(&mut cluster.state, pod, &pod.node_name);
         let status = answer.as_ref().map_or_else(|rejection| rejection.code.into(), |()| Status::Success);
-        trace.end_plugin(Point::Reserve, place, status, asked);
-        answer.map_err(|rejection| (place, rejection))?;
+        trace.end_plugin(Point::Reserve, index, status, began);
+        answer.map_err(|rejection| (index, rejection))?;
     }
     Ok(())
 }
@@ -83,19 +83,19 @@ pub(super) fn permit(
     trace: &mut Trace,
 ) -> Result<Permitted, (usize, Rejection)> {
     let mut waits = Vec::new();
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        let asked = trace.begin_plugin();
+    for (index, enabled) in profile.plugins.iter().enumerate() {
+        let began = trace.begin_plugin();
         let answer = enabled.plugin.permit(&cluster.state, pod, &pod.node_name);
         let status = match &answer {
             Permit::Allow => Status::Success,
             Permit::Wait(_) => Status::Wait,
             Permit::Reject(rejection) => rejection.code.into(),
         };
-        trace.end_plugin(Point::Permit, place, status, asked);
+        trace.end_plugin(Point::Permit, index, status, began);
         match answer {
             Permit::Allow => {}
-            Permit::Wait(time) => waits.push((place, time)),
-            Permit::Reject(rejection) => return Err((place, rejection)),
+            Permit::Wait(time) => waits.push((index, time)),
+            Permit::Reject(rejection) => return Err((index, rejection)),
         }
     }
     Ok(if waits.is_empty() { Permitted::Now } else { Permitted::Later(waits) })
@@ -113,10 +113,10 @@ pub(super) fn hold(
 ) {
     let shared = Arc::clone(&cluster.shared);
     let names =
-        |(place, time): &(usize, Duration)| (shared.profiles[profile].plugins[*place].plugin.name(), *time);
+        |(index, time): &(usize, Duration)| (shared.profiles[profile].plugins[*index].plugin.name(), *time);
     let named: Vec<_> = waits.iter().map(names).collect();
-    let plugins: PluginSet = waits.iter().map(|(place, _)| *place).collect();
-    let held = Held {
+    let plugins: PluginSet = waits.iter().map(|(index, _)| *index).collect();
+    let held = WaitingBinding {
         pod: Arc::clone(&pod),
         refusal: Refusal { profile, plugins, pending: PluginSet::default() },
         hint: Hint::Skip,
@@ -136,7 +136,7 @@ pub(super) fn settle(
     uid: &str,
     verdict: Verdict,
     now: Timestamp,
-) -> Begun {
+) -> Tasks {
     let Some(held) = cluster.held.remove(uid) else { return Vec::new() };
     let shared = Arc::clone(&cluster.shared);
     let status = match &verdict {
@@ -150,9 +150,9 @@ pub(super) fn settle(
             bind(cluster, effects, &held.pod, held.refusal.profile, Some(held.announced), held.started)
         }
         Verdict::Rejected { plugin, message } => {
-            let by = shared.profiles[held.refusal.profile].place_of(&plugin);
+            let by = shared.profiles[held.refusal.profile].index_of(&plugin);
             let diagnosis = Diagnosis::of_one_node(by, &Rejection::resolvable(message));
-            give_back(
+            reject_waiting(
                 cluster,
                 effects,
                 held,
@@ -164,23 +164,31 @@ pub(super) fn settle(
         }
         Verdict::Preempted { message } => {
             let message = format!("waiting on permit for pod: {message}");
-            give_back(cluster, effects, held, Reason::SchedulerError, &message, PluginSet::default(), now)
+            reject_waiting(
+                cluster,
+                effects,
+                held,
+                Reason::SchedulerError,
+                &message,
+                PluginSet::default(),
+                now,
+            )
         }
     }
 }
 
 /// Undoes the assumption of a waiting pod that was rejected or preempted.
-fn give_back(
+fn reject_waiting(
     cluster: &mut Cluster,
     effects: &Effects,
-    held: Held,
+    held: WaitingBinding,
     reason: Reason,
     message: &str,
     plugins: PluginSet,
     now: Timestamp,
-) -> Begun {
-    let Held { pod, refusal, hint, announced, started, .. } = held;
-    take_back(cluster, refusal.profile, &pod, now);
+) -> Tasks {
+    let WaitingBinding { pod, refusal, hint, announced, started, .. } = held;
+    release_node(cluster, refusal.profile, &pod, now);
     count_failure(cluster, refusal.profile, reason, started);
     let uid = &pod.metadata.uid;
     let pending = cluster.queue.get(uid).filter(|_| cluster.state.cache.pod(uid).is_none()).cloned();
@@ -193,8 +201,8 @@ fn give_back(
         }
         Reason::Unschedulable => cluster.queue.retry(uid, plugins, PluginSet::default(), now),
     }
-    let known = pending.unwrap_or_else(|| Arc::clone(&pod));
-    let refused = Refused { pod: &known, reason, message, nomination: &Nomination::Clear };
+    let pod_to_report = pending.unwrap_or_else(|| Arc::clone(&pod));
+    let refused = Refused { pod: &pod_to_report, reason, message, nomination: &Nomination::Clear };
     effects
         .refused_after(&cluster.state.cluster, refused, is_gone, announced, &pod.node_name)
         .into_iter()
@@ -202,7 +210,7 @@ fn give_back(
 }
 
 /// Removes an assumed pod from its node, which may make other pods schedulable.
-fn take_back(cluster: &mut Cluster, profile: usize, pod: &Arc<Pod>, now: Timestamp) {
+fn release_node(cluster: &mut Cluster, profile: usize, pod: &Arc<Pod>, now: Timestamp) {
     unreserve(cluster, profile, pod);
     if let Some(forgotten) = cluster.state.cache.forget(&pod.metadata.uid) {
         cluster.wake(&ClusterEvent::PodGone(forgotten), now);
@@ -226,7 +234,7 @@ pub(super) fn bind(
     profile: usize,
     announced: Option<Task<()>>,
     started: Started,
-) -> Begun {
+) -> Tasks {
     cluster.shared.metrics.binding(1.0);
     let (task, pre_binding) = effects.bind(cluster, pod, profile, announced, started);
     if let Some(pre_binding) = pre_binding {
@@ -250,14 +258,14 @@ impl PreBinding {
     /// Cancels the PreBind steps. False if they are finished.
     pub(super) fn cancel(&self) -> bool {
         let order = Ordering::SeqCst;
-        let is_off = match self.state.compare_exchange(RUNNING, CANCELLED, order, order) {
+        let is_cancelled = match self.state.compare_exchange(RUNNING, CANCELLED, order, order) {
             Ok(_) => true,
             Err(state) => state == CANCELLED,
         };
-        if is_off {
+        if is_cancelled {
             self.cancelled.cancel();
         }
-        is_off
+        is_cancelled
     }
 
     /// Prevents cancellation from now on. False if the steps were cancelled.
@@ -280,7 +288,7 @@ pub(super) fn bound(
     profile: usize,
     started: Started,
     now: Timestamp,
-) -> Begun {
+) -> Tasks {
     let shared = Arc::clone(&cluster.shared);
     let uid = &pod.metadata.uid;
     let history = cluster.queue.history(uid);
@@ -295,17 +303,17 @@ pub(super) fn bound(
     if let Some(first) = history.first_active {
         shared.metrics.scheduled(history.attempts, now.since(first), history.was_flushed);
     }
-    let asked = shared.clock.uptime();
-    let mut last = asked;
+    let began = shared.clock.uptime();
+    let mut last = began;
     for enabled in &shared.profiles[profile].plugins {
         enabled.plugin.post_bind(&mut cluster.state, pod, &pod.node_name);
         if started.is_sampled {
             let now = shared.clock.uptime();
             let took = now.saturating_sub(std::mem::replace(&mut last, now));
-            shared.metrics.asked(enabled.plugin.name(), Point::PostBind, Status::Success, took);
+            shared.metrics.plugin_called(enabled.plugin.name(), Point::PostBind, Status::Success, took);
         }
     }
-    let took = shared.clock.uptime().saturating_sub(asked);
+    let took = shared.clock.uptime().saturating_sub(began);
     shared.metrics.passed(profile, Point::PostBind, Status::Success, took);
     effects.bound(&cluster.state.cluster, pod);
     Vec::new()
@@ -327,22 +335,22 @@ pub(super) fn unbound(
     effects: &Effects,
     unbound: &Unbound<'_>,
     now: Timestamp,
-) -> Begun {
+) -> Tasks {
     let Unbound { pod, profile, was_announced, error, started } = *unbound;
     let uid = &pod.metadata.uid;
     cluster.pre_binding.remove(uid);
     cluster.shared.metrics.binding(-1.0);
     count_failure(cluster, profile, Reason::SchedulerError, started);
-    take_back(cluster, profile, pod, now);
+    release_node(cluster, profile, pod, now);
     let is_placed = cluster.state.cache.pod(uid).is_some();
     let Some(pending) = cluster.queue.get(uid).filter(|_| !is_placed).cloned() else {
         cluster.queue.remove(uid);
         return Vec::new();
     };
     cluster.queue.failed(uid, now);
-    let known = if was_announced { Arc::new(pending.promised(&pod.node_name)) } else { pending };
+    let pod_to_report = if was_announced { Arc::new(pending.nominated_to(&pod.node_name)) } else { pending };
     let reason = Reason::SchedulerError;
-    let refused = Refused { pod: &known, reason, message: error, nomination: &Nomination::Clear };
+    let refused = Refused { pod: &pod_to_report, reason, message: error, nomination: &Nomination::Clear };
     effects.refused(&cluster.state.cluster, refused).into_iter().collect()
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use coracle_base::{Clock, Rng, Timestamp};
 use coracle_runtime::{Change, ClusterId, ObjectKey};
 
-use super::binding::{Held, PreBinding};
+use super::binding::{PreBinding, WaitingBinding};
 use super::message::Message;
 use crate::cluster_state::ClusterState;
 use crate::cycle::{CycleState, Point, Status};
@@ -39,12 +39,12 @@ impl SchedulerShared {
         let began = self.clock.uptime();
         let is_sampled = self.gated.fetch_add(1, Ordering::Relaxed) % 100 < SAMPLED_PERCENT;
         let mut last = began;
-        let gate = self.profiles[profile].gate(pod, |plugin, is_free| {
+        let gate = self.profiles[profile].gate(pod, |plugin, passes| {
             if is_sampled {
-                let status = if is_free { Status::Success } else { Status::UnschedulableAndUnresolvable };
+                let status = if passes { Status::Success } else { Status::UnschedulableAndUnresolvable };
                 let now = self.clock.uptime();
                 let took = now.saturating_sub(std::mem::replace(&mut last, now));
-                self.metrics.asked(plugin, Point::PreEnqueue, status, took);
+                self.metrics.plugin_called(plugin, Point::PreEnqueue, status, took);
             }
         });
         let status = if gate.is_some() { Status::UnschedulableAndUnresolvable } else { Status::Success };
@@ -60,7 +60,7 @@ pub(super) struct Cluster {
     pub(super) queue: Queue,
     pub(super) cycle_state: CycleState,
     /// Pods that wait for Permit plugins.
-    pub(super) held: HashMap<Box<str>, Held>,
+    pub(super) held: HashMap<Box<str>, WaitingBinding>,
     /// Pods whose PreBind steps are in progress.
     pub(super) pre_binding: HashMap<Box<str>, PreBinding>,
     /// The cache size last reported to the metrics.
@@ -86,32 +86,32 @@ impl Cluster {
         let now = self.state.cache.size();
         if now != self.counted {
             let before = std::mem::replace(&mut self.counted, now);
-            let more = |place: usize| now[place] as f64 - before[place] as f64;
+            let more = |index: usize| now[index] as f64 - before[index] as f64;
             self.shared.metrics.cached([more(0), more(1), more(2)]);
         }
     }
 
     /// Applies an informer event and moves the pods it may make schedulable.
-    pub(super) fn take_in(&mut self, message: Message, now: Timestamp) {
+    pub(super) fn handle(&mut self, message: Message, now: Timestamp) {
         let event = match message {
             Message::Pod(change) => return self.pod(change, now),
             Message::Node(change) => self.node(change),
             Message::Claim(change) => self.claim(change),
             Message::Volume(change) => self.volume(change),
             Message::Class(change) => {
-                note(&mut self.state.storage.classes, change.key.name(), &change.new);
+                update_map(&mut self.state.storage.classes, change.key.name(), &change.new);
                 change.new.map(|new| ClusterEvent::ClassChanged { old: change.old, new })
             }
             Message::CsiNode(change) => {
-                note(&mut self.state.storage.csi_nodes, change.key.name(), &change.new);
+                update_map(&mut self.state.storage.csi_nodes, change.key.name(), &change.new);
                 change.new.map(|new| ClusterEvent::CsiNodeChanged { old: change.old, new })
             }
             Message::CsiDriver(change) => {
-                note(&mut self.state.storage.csi_drivers, change.key.name(), &change.new);
+                update_map(&mut self.state.storage.csi_drivers, change.key.name(), &change.new);
                 change.old.zip(change.new).map(|(old, new)| ClusterEvent::CsiDriverChanged { old, new })
             }
             Message::Capacity(change) => {
-                note_named(&mut self.state.storage.capacities, &change.key, &change.new);
+                update_named_map(&mut self.state.storage.capacities, &change.key, &change.new);
                 change.new.map(|new| ClusterEvent::CapacityChanged { old: change.old, new })
             }
             Message::Attachment(change) => {
@@ -130,18 +130,22 @@ impl Cluster {
     fn workload(&mut self, message: Message) {
         let workloads = &mut self.state.workloads;
         match message {
-            Message::Namespace(change) => note(&mut workloads.namespaces, change.key.name(), &change.new),
+            Message::Namespace(change) => {
+                update_map(&mut workloads.namespaces, change.key.name(), &change.new)
+            }
             Message::Service(change) => {
                 workloads.set_service(change.key.namespace(), change.key.name(), change.new);
             }
             Message::ReplicationController(change) => {
-                note_named(&mut workloads.replication_controllers, &change.key, &change.new);
+                update_named_map(&mut workloads.replication_controllers, &change.key, &change.new);
             }
-            Message::ReplicaSet(change) => note_named(&mut workloads.replica_sets, &change.key, &change.new),
+            Message::ReplicaSet(change) => {
+                update_named_map(&mut workloads.replica_sets, &change.key, &change.new)
+            }
             Message::StatefulSet(change) => {
-                note_named(&mut workloads.stateful_sets, &change.key, &change.new)
+                update_named_map(&mut workloads.stateful_sets, &change.key, &change.new)
             }
-            Message::Budget(change) => note_named(&mut workloads.budgets, &change.key, &change.new),
+            Message::Budget(change) => update_named_map(&mut workloads.budgets, &change.key, &change.new),
             _ => {}
         }
     }
@@ -175,10 +179,10 @@ impl Cluster {
     fn pod(&mut self, change: Change<Pod>, now: Timestamp) {
         match (change.old, change.new) {
             (None, Some(new)) => self.pod_added(&new, now),
-            (Some(old), None) => self.pod_gone(&old, now),
+            (Some(old), None) => self.pod_deleted(&old, now),
             // A new pod with the name of a deleted one.
             (Some(old), Some(new)) if old.metadata.uid != new.metadata.uid => {
-                self.pod_gone(&old, now);
+                self.pod_deleted(&old, now);
                 self.pod_added(&new, now);
             }
             (Some(old), Some(new)) if new.is_assigned() => self.placed_pod_changed(old, new, now),
@@ -223,7 +227,7 @@ impl Cluster {
         let uid = &new.metadata.uid;
         if self.state.cache.is_assumed(uid) {
             self.queue.update(&new);
-            if new.is_terminating() && !old.is_terminating() && !self.give_up(uid) {
+            if new.is_terminating() && !old.is_terminating() && !self.reject_if_waiting(uid) {
                 self.forget(uid, now);
             }
             return;
@@ -266,20 +270,20 @@ impl Cluster {
         }
     }
 
-    fn pod_gone(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+    fn pod_deleted(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let uid = &pod.metadata.uid;
         self.queue.remove(uid);
         self.state.nominated.remove(uid);
         if pod.is_assigned() {
             self.state.cache.remove_pod(uid);
             self.wake(&ClusterEvent::PodGone(Arc::clone(pod)), now);
-        } else if !self.give_up(uid) && !self.forget(uid, now) && !pod.nominated_node.is_empty() {
+        } else if !self.reject_if_waiting(uid) && !self.forget(uid, now) && !pod.nominated_node.is_empty() {
             self.wake(&ClusterEvent::PodGone(Arc::clone(pod)), now);
         }
     }
 
     /// Rejects a waiting pod that was deleted or is terminating. False if it does not wait.
-    fn give_up(&self, uid: &str) -> bool {
+    fn reject_if_waiting(&self, uid: &str) -> bool {
         let waiting = self.shared.waiting.get(&self.state.cluster, uid);
         waiting.is_some_and(|waiting| waiting.reject("", "removed"))
     }
@@ -296,21 +300,21 @@ impl Cluster {
         let shared = Arc::clone(&self.shared);
         let about = event.about();
         let is_new_node = matches!(event, ClusterEvent::NodeAdded(_));
-        let wanting: Vec<_> = shared.profiles.iter().map(|profile| profile.wanting(about)).collect();
+        let subscribers: Vec<_> = shared.profiles.iter().map(|profile| profile.subscribers(about)).collect();
         let wants = |refusal: Refusal| {
             if refusal.plugins.is_empty() {
                 is_new_node
             } else {
-                refusal.plugins.meets(wanting[refusal.profile])
+                refusal.plugins.meets(subscribers[refusal.profile])
             }
         };
-        let (state, asked) = (&self.state, Cell::new(0));
+        let (state, calls) = (&self.state, Cell::new(0));
         let helps = |pod: &Pod, refusal: Refusal| {
             if refusal.plugins.is_empty() {
                 return Hint::AfterBackoff;
             }
-            asked.set(asked.get() + 1);
-            hint(&shared, state, pod, refusal, event, asked.get() <= TIMED_HINTS)
+            calls.set(calls.get() + 1);
+            hint(&shared, state, pod, refusal, event, calls.get() <= TIMED_HINTS)
         };
         // An event during the wait for Permit plugins counts if the pod is rejected in the end.
         for held in self.held.values_mut().filter(|held| wants(held.refusal)) {
@@ -376,21 +380,21 @@ fn profile_of(pod: &Pod, profiles: &[Profile]) -> Option<usize> {
     profiles.iter().position(|profile| profile.scheduler_name == pod.scheduler_name)
 }
 
-fn note<V>(known: &mut std::collections::HashMap<Box<str>, Arc<V>>, name: &str, new: &Option<Arc<V>>) {
+fn update_map<V>(map: &mut std::collections::HashMap<Box<str>, Arc<V>>, name: &str, new: &Option<Arc<V>>) {
     match new {
-        Some(new) => drop(known.insert(name.into(), Arc::clone(new))),
-        None => drop(known.remove(name)),
+        Some(new) => drop(map.insert(name.into(), Arc::clone(new))),
+        None => drop(map.remove(name)),
     }
 }
 
-fn note_named<V>(
-    known: &mut std::collections::HashMap<(Box<str>, Box<str>), Arc<V>>,
+fn update_named_map<V>(
+    map: &mut std::collections::HashMap<(Box<str>, Box<str>), Arc<V>>,
     key: &ObjectKey,
     new: &Option<Arc<V>>,
 ) {
     let key = (key.namespace().into(), key.name().into());
     match new {
-        Some(new) => drop(known.insert(key, Arc::clone(new))),
-        None => drop(known.remove(&key)),
+        Some(new) => drop(map.insert(key, Arc::clone(new))),
+        None => drop(map.remove(&key)),
     }
 }

@@ -40,7 +40,7 @@ impl Clusters {
         let cluster = self.clusters.entry(id.clone()).or_insert_with(|| {
             Cluster::new(id.clone(), Arc::clone(&self.shared), Rng::seeded(self.rng.u64()))
         });
-        let answer = act(cluster);
+        let result = act(cluster);
         cluster.count();
         let (is_ready, deadline) = (cluster.queue.is_ready(), cluster.queue.deadline());
         if cluster.is_empty() {
@@ -50,11 +50,11 @@ impl Clusters {
             self.ready.push_back(id.clone());
         }
         self.set_deadline(id, deadline);
-        answer
+        result
     }
 
     /// True if the cluster has nodes or pods.
-    pub(super) fn knows(&self, id: &ClusterId) -> bool {
+    pub(super) fn contains(&self, id: &ClusterId) -> bool {
         self.clusters.contains_key(id)
     }
 
@@ -97,12 +97,12 @@ impl Clusters {
     }
 
     fn set_deadline(&mut self, id: &ClusterId, deadline: Option<Timestamp>) {
-        let known = self.deadline_of.get(id).copied();
-        if known == deadline {
+        let previous = self.deadline_of.get(id).copied();
+        if previous == deadline {
             return;
         }
-        if let Some(known) = known {
-            self.deadlines.remove(&(known, id.clone()));
+        if let Some(previous) = previous {
+            self.deadlines.remove(&(previous, id.clone()));
             self.deadline_of.remove(id);
         }
         if let Some(deadline) = deadline {

@@ -53,7 +53,7 @@ pub(super) enum Finished {
     /// Victims were deleted, as far as possible. The pod is retried.
     Preempted { cluster: ClusterId, pod: Arc<Pod>, plugins: PluginSet, succeeded: bool, took: Duration },
     /// A status update or event was written.
-    Told,
+    Published,
 }
 
 /// A scheduling failure to publish.
@@ -74,7 +74,7 @@ pub(super) struct Preemption {
     pub(super) victims: Vec<Arc<Pod>>,
     pub(super) node: Box<str>,
     /// Pods of lower priority that lose their nomination to the node.
-    pub(super) outdone: Vec<Arc<Pod>>,
+    pub(super) displaced: Vec<Arc<Pod>>,
 }
 
 /// The clients of the API server. Cheap to clone.
@@ -135,19 +135,26 @@ impl Effects {
     /// Records the `Scheduled` event.
     pub(super) fn bound(&self, cluster: &ClusterId, pod: &Pod) {
         let message = format!("Successfully assigned {} to {}", pod.full_name(), pod.node_name);
-        self.tell(cluster, pod, EventType::Normal, "Scheduled", "Binding", message);
+        self.record_event(cluster, pod, EventType::Normal, "Scheduled", "Binding", message);
     }
 
     /// Publishes why a pod is not scheduled, and its nominated node, by event and condition.
     pub(super) fn refused(&self, cluster: &ClusterId, refused: Refused<'_>) -> Option<Task<Finished>> {
         let Refused { pod, reason, message, nomination } = refused;
-        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", shortened(message));
+        self.record_event(
+            cluster,
+            pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            shortened(message),
+        );
         let status = self.unscheduled_status(pod, reason, message, nomination)?;
         let key = key_of(cluster, pod);
         let (pods, uid) = (self.pods.clone(), pod.metadata.uid.clone());
         Some(Task::spawn("pod status", async move {
             patch_status(&pods, &key, &uid, status).await;
-            Finished::Told
+            Finished::Published
         }))
     }
 
@@ -162,46 +169,53 @@ impl Effects {
         node: &str,
     ) -> Option<Task<Finished>> {
         let Refused { pod, reason, message, nomination } = refused;
-        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", shortened(message));
+        self.record_event(
+            cluster,
+            pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            shortened(message),
+        );
         if is_gone {
             return None;
         }
-        let status = self.unscheduled_status(&pod.promised(node), reason, message, nomination)?;
+        let status = self.unscheduled_status(&pod.nominated_to(node), reason, message, nomination)?;
         let key = key_of(cluster, pod);
         let (pods, uid) = (self.pods.clone(), pod.metadata.uid.clone());
         Some(Task::spawn("pod status", async move {
             // The announcement must not overwrite this status.
             drop(announced.await);
             patch_status(&pods, &key, &uid, status).await;
-            Finished::Told
+            Finished::Published
         }))
     }
 
     /// Records that a terminating pod is not scheduled.
     pub(super) fn skipped(&self, cluster: &ClusterId, pod: &Pod) {
         let message = format!("skip schedule deleting pod: {}", pod.full_name());
-        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
+        self.record_event(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
     }
 
     /// Evicts victims from a node and removes the nominations of pods with lower priority.
     pub(super) fn preempt(&self, cluster: &ClusterId, preemption: Preemption) -> Task<Finished> {
-        let Preemption { pod, plugins, victims, node, outdone } = preemption;
+        let Preemption { pod, plugins, victims, node, displaced } = preemption;
         let (effects, cluster, began) = (self.clone(), cluster.clone(), self.clock.uptime());
         Task::spawn("preempt", async move {
-            for other in outdone {
+            for other in displaced {
                 let status = json!({"nominatedNodeName": null});
                 patch_status(&effects.pods, &key_of(&cluster, &other), &other.metadata.uid, status).await;
             }
             let mut succeeded = true;
             for victim in victims {
-                succeeded &= effects.send_away(&cluster, &pod, &victim, &node).await;
+                succeeded &= effects.evict(&cluster, &pod, &victim, &node).await;
             }
             let took = effects.clock.uptime().saturating_sub(began);
             Finished::Preempted { cluster, pod, plugins, succeeded, took }
         })
     }
 
-    async fn send_away(&self, cluster: &ClusterId, pod: &Pod, victim: &Pod, node: &str) -> bool {
+    async fn evict(&self, cluster: &ClusterId, pod: &Pod, victim: &Pod, node: &str) -> bool {
         let key = key_of(cluster, victim);
         let message = format!("{}: preempting to accommodate a higher priority pod", pod.scheduler_name);
         let condition = json!({
@@ -239,12 +253,12 @@ impl Effects {
         message: &str,
         nomination: &Nomination,
     ) -> Option<Value> {
-        let known = pod.scheduled.as_deref();
-        let was_false = known.filter(|condition| &*condition.status == "False");
-        let is_news = !was_false
+        let condition = pod.scheduled.as_deref();
+        let was_false = condition.filter(|condition| &*condition.status == "False");
+        let is_new = !was_false
             .is_some_and(|condition| *condition.reason == *reason.as_str() && *condition.message == *message);
         let mut status = json!({});
-        if is_news {
+        if is_new {
             let since = was_false.and_then(|condition| condition.last_transition_time.as_deref());
             status["conditions"] = json!([{
                 "type": "PodScheduled", "status": "False", "reason": reason.as_str(), "message": message,
@@ -257,13 +271,13 @@ impl Effects {
             Nomination::Node(node) if *node != pod.nominated_node => {
                 status["nominatedNodeName"] = json!(node)
             }
-            _ if !is_news => return None,
+            _ if !is_new => return None,
             _ => {}
         }
         Some(status)
     }
 
-    fn tell(
+    fn record_event(
         &self,
         cluster: &ClusterId,
         about: &Pod,

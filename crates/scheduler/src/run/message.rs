@@ -146,9 +146,9 @@ fn label<V>(change: &Change<V>, [add, update, delete]: [&'static str; 3]) -> &'s
 
 /// A pod that was just assigned counts as added, even if it was cached as pending before.
 fn pod_label(change: &Change<Pod>) -> Option<&'static str> {
-    let known = change.new.as_ref().or(change.old.as_ref())?;
+    let pod = change.new.as_ref().or(change.old.as_ref())?;
     let was_assigned = change.old.as_ref().is_some_and(|old| old.is_assigned());
-    Some(match (known.is_assigned(), was_assigned) {
+    Some(match (pod.is_assigned(), was_assigned) {
         (true, false) => "AssignedPodAdd",
         (true, true) => label(change, ["AssignedPodAdd", "AssignedPodUpdate", "AssignedPodDelete"]),
         (false, _) => {
@@ -163,21 +163,21 @@ pub(super) struct Informers {
     pub(super) volumes: Informer<PersistentVolume>,
     /// All of them, to wait until they are synced.
     pub(super) all: Vec<informer::Changes>,
-    pub(super) surroundings: Surroundings,
+    pub(super) cluster_listers: ClusterListers,
 }
 
 /// Kinds other than nodes and pods. Their objects are read from the informers when a cluster is first
 /// tracked, so the scheduler keeps no copy for clusters in which nothing can be scheduled, and sees the
 /// objects that all clusters share and that cause no events.
 #[derive(Default)]
-pub(super) struct Surroundings {
+pub(super) struct ClusterListers {
     kinds: Vec<Box<OfKind>>,
 }
 
 /// Lists the objects of one kind in a cluster.
 type OfKind = dyn Fn(&ClusterId) -> Vec<Message> + Send;
 
-impl Surroundings {
+impl ClusterListers {
     fn include<V: informer::View>(&mut self, informer: Informer<V>, wrap: fn(Change<V>) -> Message) {
         self.kinds.push(Box::new(move |cluster| {
             let found = informer.store().in_cluster(cluster).into_iter();
@@ -198,32 +198,32 @@ fn as_if_new<V: informer::View>(cluster: &ClusterId, object: Arc<V>) -> Change<V
 }
 
 /// Starts the informers of all kinds and connects them to a channel.
-pub(super) fn follow(manager: &mut Manager, told: &mpsc::Sender<Message>) -> Informers {
-    let (mut all, mut surroundings) = (Vec::new(), Surroundings::default());
-    let mut feed = Feed { manager, told, all: &mut all, surroundings: &mut surroundings };
+pub(super) fn start_informers(manager: &mut Manager, sender: &mpsc::Sender<Message>) -> Informers {
+    let (mut all, mut cluster_listers) = (Vec::new(), ClusterListers::default());
+    let mut feed = Feed { manager, sender, all: &mut all, cluster_listers: &mut cluster_listers };
     feed.add(Selection::of::<core::Pod>().with_fields(RUNNING_OR_PENDING), Message::Pod);
     feed.add(Selection::of::<core::Node>(), Message::Node);
-    feed.surround(Selection::of::<core::Namespace>(), Message::Namespace);
-    feed.surround(Selection::of::<core::Service>(), Message::Service);
-    feed.surround(Selection::of::<core::ReplicationController>(), Message::ReplicationController);
-    feed.surround(Selection::of::<apps::ReplicaSet>(), Message::ReplicaSet);
-    feed.surround(Selection::of::<apps::StatefulSet>(), Message::StatefulSet);
-    feed.surround(Selection::of::<policy::PodDisruptionBudget>(), Message::Budget);
-    let claims = feed.surround(Selection::of::<core::PersistentVolumeClaim>(), Message::Claim);
-    let volumes = feed.surround(Selection::of::<core::PersistentVolume>(), Message::Volume);
-    feed.surround(Selection::of::<storage::StorageClass>(), Message::Class);
-    feed.surround(Selection::of::<storage::CSINode>(), Message::CsiNode);
-    feed.surround(Selection::of::<storage::CSIDriver>(), Message::CsiDriver);
-    feed.surround(Selection::of::<storage::CSIStorageCapacity>(), Message::Capacity);
-    feed.surround(Selection::of::<storage::VolumeAttachment>(), Message::Attachment);
-    Informers { claims, volumes, all, surroundings }
+    feed.add_listed(Selection::of::<core::Namespace>(), Message::Namespace);
+    feed.add_listed(Selection::of::<core::Service>(), Message::Service);
+    feed.add_listed(Selection::of::<core::ReplicationController>(), Message::ReplicationController);
+    feed.add_listed(Selection::of::<apps::ReplicaSet>(), Message::ReplicaSet);
+    feed.add_listed(Selection::of::<apps::StatefulSet>(), Message::StatefulSet);
+    feed.add_listed(Selection::of::<policy::PodDisruptionBudget>(), Message::Budget);
+    let claims = feed.add_listed(Selection::of::<core::PersistentVolumeClaim>(), Message::Claim);
+    let volumes = feed.add_listed(Selection::of::<core::PersistentVolume>(), Message::Volume);
+    feed.add_listed(Selection::of::<storage::StorageClass>(), Message::Class);
+    feed.add_listed(Selection::of::<storage::CSINode>(), Message::CsiNode);
+    feed.add_listed(Selection::of::<storage::CSIDriver>(), Message::CsiDriver);
+    feed.add_listed(Selection::of::<storage::CSIStorageCapacity>(), Message::Capacity);
+    feed.add_listed(Selection::of::<storage::VolumeAttachment>(), Message::Attachment);
+    Informers { claims, volumes, all, cluster_listers }
 }
 
 struct Feed<'a> {
     manager: &'a mut Manager,
-    told: &'a mpsc::Sender<Message>,
+    sender: &'a mpsc::Sender<Message>,
     all: &'a mut Vec<informer::Changes>,
-    surroundings: &'a mut Surroundings,
+    cluster_listers: &'a mut ClusterListers,
 }
 
 impl Feed<'_> {
@@ -233,19 +233,19 @@ impl Feed<'_> {
         wrap: fn(Change<V>) -> Message,
     ) -> Informer<V> {
         let informer = self.manager.informer(selection);
-        informer.feed(self.told.clone(), wrap);
+        informer.feed(self.sender.clone(), wrap);
         self.all.push(informer.changes());
         informer
     }
 
     /// Like [`Feed::add`], for kinds that are listed when a cluster is first tracked.
-    fn surround<V: informer::View>(
+    fn add_listed<V: informer::View>(
         &mut self,
         selection: Selection,
         wrap: fn(Change<V>) -> Message,
     ) -> Informer<V> {
         let informer = self.add(selection, wrap);
-        self.surroundings.include(informer.clone(), wrap);
+        self.cluster_listers.include(informer.clone(), wrap);
         informer
     }
 }

@@ -33,8 +33,8 @@ use binding::Unbound;
 use cluster::SchedulerShared;
 use clusters::Clusters;
 use effects::{Effects, Finished};
+use message::ClusterListers;
 pub(crate) use message::Message;
-use message::Surroundings;
 pub use start::register;
 
 /// Capacity of the event channel. Informers wait while it is full.
@@ -67,12 +67,12 @@ struct Scheduler {
     /// Activation requests of plugins.
     signals: Signals,
     /// Kept to create the quiescence probe.
-    told: mpsc::Sender<Message>,
+    sender: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
     following: Vec<informer::Changes>,
-    surroundings: Surroundings,
+    cluster_listers: ClusterListers,
     /// True once all informers are synced.
-    knows_all: bool,
+    is_synced: bool,
     max_binding: usize,
     in_flight: FuturesUnordered<Task<Finished>>,
     /// Callers that wait for the scheduler to become idle.
@@ -86,7 +86,7 @@ impl Program for Scheduler {
     }
 
     fn activity(&self) -> Box<dyn Activity> {
-        Box::new(Watched { told: self.told.clone(), counts: Arc::clone(&self.counts) })
+        Box::new(IdleProbe { sender: self.sender.clone(), counts: Arc::clone(&self.counts) })
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -95,12 +95,12 @@ impl Program for Scheduler {
 }
 
 /// Reports whether the scheduler is idle.
-struct Watched {
-    told: mpsc::Sender<Message>,
+struct IdleProbe {
+    sender: mpsc::Sender<Message>,
     counts: Arc<Counts>,
 }
 
-impl Activity for Watched {
+impl Activity for IdleProbe {
     fn begun(&self) -> u64 {
         self.counts.begun.load(Ordering::Relaxed)
     }
@@ -112,7 +112,7 @@ impl Activity for Watched {
     fn quiet(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let (sender, quiet) = oneshot::channel();
-            if self.told.send(Message::Quiet(sender)).await.is_ok() {
+            if self.sender.send(Message::Quiet(sender)).await.is_ok() {
                 // It fails only if the scheduler has stopped, and then it is idle.
                 drop(quiet.await);
             }
@@ -132,13 +132,13 @@ impl Scheduler {
         let following = std::mem::take(&mut self.following);
         let mut synced = pin!(all_synced(following).fuse());
         while !stop.is_cancelled() {
-            self.take_in_waiting();
-            if self.knows_all && self.schedule_some() {
+            self.handle_pending();
+            if self.is_synced && self.schedule_some() {
                 // Let other tasks run.
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.answer();
+            self.notify_idle();
             let deadline = self.clusters.deadline().into_iter().chain(self.shared.waiting.deadline()).min();
             let (clock, shared, signals) =
                 (self.clock.clone(), Arc::clone(&self.shared), self.signals.clone());
@@ -154,12 +154,12 @@ impl Scheduler {
                 // of the loop.
                 biased;
                 () = stop.cancelled() => {}
-                message = self.messages.recv() => self.take_in(message),
+                message = self.messages.recv() => self.handle_message(message),
                 Some(finished) = self.in_flight.next() => self.finish(finished),
-                () = &mut synced, if !self.knows_all => self.begin(),
+                () = &mut synced, if !self.is_synced => self.start_scheduling(),
                 () = shared.waiting.decided() => self.settle(),
                 () = signals.news() => self.activate(),
-                () = time => self.look_at_the_time(),
+                () = time => self.handle_deadlines(),
             }
         }
         // Binding cycles in progress are finished: a pod with a chosen node is bound. Pods that still wait
@@ -171,7 +171,7 @@ impl Scheduler {
         }
     }
 
-    fn look_at_the_time(&mut self) {
+    fn handle_deadlines(&mut self) {
         let now = self.clock.now();
         self.clusters.flush(now);
         self.shared.waiting.expire(now);
@@ -183,10 +183,10 @@ impl Scheduler {
         let now = self.clock.now();
         for (id, verdict) in self.shared.waiting.take_decided() {
             let effects = &self.effects;
-            let begun = self
+            let tasks = self
                 .clusters
                 .with(&id.cluster, |cluster| binding::settle(cluster, effects, &id.uid, verdict, now));
-            self.in_flight.extend(begun);
+            self.in_flight.extend(tasks);
         }
     }
 
@@ -195,7 +195,7 @@ impl Scheduler {
         let now = self.clock.now();
         for signal in self.signals.take() {
             match signal {
-                Signal::Activate(id) if self.clusters.knows(&id.cluster) => {
+                Signal::Activate(id) if self.clusters.contains(&id.cluster) => {
                     self.clusters.with(&id.cluster, |cluster| cluster.activate(&id.uid, now));
                 }
                 Signal::Activate(_) => {}
@@ -213,25 +213,25 @@ impl Scheduler {
     }
 
     /// Starts scheduling once all informers are synced.
-    fn begin(&mut self) {
+    fn start_scheduling(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
-            self.take_in(Some(message));
+            self.handle_message(Some(message));
         }
         let now = self.clock.now();
         for id in self.clusters.ids() {
-            let surroundings = self.surroundings.of(&id);
+            let cluster_listers = self.cluster_listers.of(&id);
             self.clusters.with(&id, |cluster| {
-                surroundings.for_each(|message| cluster.take_in(message, now));
+                cluster_listers.for_each(|message| cluster.handle(message, now));
             });
         }
-        self.knows_all = true;
+        self.is_synced = true;
     }
 
     /// Handles pending messages and finished tasks without waiting.
-    fn take_in_waiting(&mut self) {
+    fn handle_pending(&mut self) {
         for _ in 0..MESSAGES_AT_A_TIME {
             match self.messages.try_recv() {
-                Ok(message) => self.take_in(Some(message)),
+                Ok(message) => self.handle_message(Some(message)),
                 Err(_) => break,
             }
         }
@@ -242,31 +242,31 @@ impl Scheduler {
         self.activate();
     }
 
-    fn take_in(&mut self, message: Option<Message>) {
+    fn handle_message(&mut self, message: Option<Message>) {
         // The channel never closes: `self` holds a sender.
         let Some(message) = message else { return };
         match message {
             Message::Quiet(sender) => self.waiting.push(sender),
             message => {
                 if let Some(id) = message.cluster().cloned() {
-                    self.take_in_at(&id, message);
+                    self.handle_cluster_message(&id, message);
                 }
             }
         }
     }
 
     /// Applies an event to its cluster. Events of a cluster without nodes and pods are ignored.
-    fn take_in_at(&mut self, id: &ClusterId, message: Message) {
-        let is_new = !self.clusters.knows(id);
+    fn handle_cluster_message(&mut self, id: &ClusterId, message: Message) {
+        let is_new = !self.clusters.contains(id);
         if is_new && !message.begins_cluster() {
             return;
         }
-        let surroundings = (is_new && self.knows_all).then(|| self.surroundings.of(id));
+        let cluster_listers = (is_new && self.is_synced).then(|| self.cluster_listers.of(id));
         let now = self.clock.now();
         let (label, began) = (message.label(), self.clock.uptime());
         self.clusters.with(id, |cluster| {
-            let surroundings = surroundings.into_iter().flatten();
-            surroundings.chain([message]).for_each(|message| cluster.take_in(message, now));
+            let cluster_listers = cluster_listers.into_iter().flatten();
+            cluster_listers.chain([message]).for_each(|message| cluster.handle(message, now));
         });
         if let Some(label) = label {
             self.shared.metrics.handled(label, self.clock.uptime().saturating_sub(began));
@@ -274,8 +274,8 @@ impl Scheduler {
     }
 
     /// Answers the callers that wait for the scheduler to become idle, if it is.
-    fn answer(&mut self) {
-        if self.knows_all && self.in_flight.is_empty() && !self.clusters.is_ready() {
+    fn notify_idle(&mut self) {
+        if self.is_synced && self.in_flight.is_empty() && !self.clusters.is_ready() {
             let delayed = self.clusters.delayed() + self.shared.waiting.len();
             self.counts.delayed.store(delayed, Ordering::Relaxed);
             for waiting in self.waiting.drain(..) {
@@ -295,9 +295,9 @@ impl Scheduler {
             self.counts.begun.fetch_add(1, Ordering::Relaxed);
             let (effects, trace) = (&self.effects, &mut self.trace);
             trace.restart(self.sampling.below(100) < SAMPLED_PERCENT);
-            let begun =
+            let tasks =
                 self.clusters.with(&id, |cluster| attempt::schedule(cluster, effects, trace, popped, now));
-            self.in_flight.extend(begun);
+            self.in_flight.extend(tasks);
             any = true;
             if now != began {
                 break;
@@ -311,7 +311,7 @@ impl Scheduler {
         let effects = &self.effects;
         match finished {
             Ok(Finished::Bound { cluster: id, pod, profile, was_announced, started, result }) => {
-                let told = self.clusters.with(&id, |cluster| match result {
+                let tasks = self.clusters.with(&id, |cluster| match result {
                     Ok(()) => binding::bound(cluster, effects, &pod, profile, started, now),
                     Err(error) => {
                         let error = &error.to_string();
@@ -319,13 +319,13 @@ impl Scheduler {
                         binding::unbound(cluster, effects, &unbound, now)
                     }
                 });
-                self.in_flight.extend(told);
+                self.in_flight.extend(tasks);
             }
             Ok(Finished::Preempted { cluster, pod, plugins, succeeded, took }) => {
-                self.shared.metrics.sent_away(succeeded, took);
-                self.clusters.with(&cluster, |cluster| attempt::made_room(cluster, &pod, plugins, now));
+                self.shared.metrics.evicted(succeeded, took);
+                self.clusters.with(&cluster, |cluster| attempt::victims_evicted(cluster, &pod, plugins, now));
             }
-            Ok(Finished::Told) => {}
+            Ok(Finished::Published) => {}
             // The panic hook has logged the location. The pod stays in flight until the scheduler is
             // restarted.
             Err(error) => tracing::error!(%error, "bind, status or preemption task panicked"),

@@ -14,13 +14,13 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::attempt::{self, Begun};
+use super::attempt::{self, Tasks};
 use super::binding;
 use super::cluster::{Cluster, SchedulerShared};
 use super::effects::{Effects, Finished};
 use super::message::Message;
 use crate::cluster_state::ClusterState;
-use crate::config::{Config, PluginConfig, nobodys_handle};
+use crate::config::{Config, PluginConfig, detached_handle};
 use crate::cycle::Trace;
 use crate::fixture::{merged, node, placed, pod, wanting};
 use crate::framework::{About, ClusterEvent, Handle, Permit, Plugin, Rejection};
@@ -78,21 +78,21 @@ impl Plugin for Gang {
 }
 
 /// A scheduler with an API server that accepts every request.
-struct Scene {
+struct Harness {
     cluster: Cluster,
     effects: Effects,
     handle: Handle,
     reserved: Arc<Mutex<Vec<String>>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Scene {
+impl Harness {
     fn new() -> Self {
-        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let requests = Arc::<Mutex<Vec<String>>>::default();
         let reserved = Arc::<Mutex<Vec<String>>>::default();
-        let pods = Objects::of::<core::Pod>(&server(&asked));
+        let pods = Objects::of::<core::Pod>(&server(&requests));
         let clock = ManualClock::starting_at(NOW).clock();
-        let handle = nobodys_handle();
+        let handle = detached_handle();
         let mut config = Config::default();
         let of_plugin = Arc::clone(&reserved);
         config.registry.add("Gang", move |context| {
@@ -113,40 +113,40 @@ impl Scene {
         };
         let cluster = Cluster::new(ClusterId::default(), Arc::new(shared), Rng::seeded(1));
         let effects = Effects { pods, recorders: HashMap::new(), clock };
-        let mut scene = Self { cluster, effects, handle, reserved, asked };
-        scene.node("n");
-        scene
+        let mut harness = Self { cluster, effects, handle, reserved, requests };
+        harness.node("n");
+        harness
     }
 
     fn node(&mut self, name: &str) {
         let key = ObjectKey::cluster_wide(ClusterId::default(), name);
         let change = Change { key, old: None, new: Some(node(name, json!({}))) };
-        self.cluster.take_in(Message::Node(change), NOW);
+        self.cluster.handle(Message::Node(change), NOW);
     }
 
     fn pod(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) {
         let key = ObjectKey::namespaced(ClusterId::default(), "ns", old.or(new).unwrap().name());
         let change = Change { key, old: old.cloned(), new: new.cloned() };
-        self.cluster.take_in(Message::Pod(change), NOW);
+        self.cluster.handle(Message::Pod(change), NOW);
     }
 
     /// Runs a scheduling cycle for the next pod and waits for the resulting tasks.
     async fn schedule(&mut self) {
         let popped = self.cluster.queue.pop(NOW).unwrap();
-        let begun = attempt::schedule(&mut self.cluster, &self.effects, &mut Trace::default(), popped, NOW);
-        self.finish(begun).await;
+        let tasks = attempt::schedule(&mut self.cluster, &self.effects, &mut Trace::default(), popped, NOW);
+        self.finish(tasks).await;
     }
 
     /// Acts on the verdicts about waiting pods.
     async fn settle(&mut self) {
         for (id, verdict) in self.handle.waiting_pods().take_decided() {
-            let begun = binding::settle(&mut self.cluster, &self.effects, &id.uid, verdict, NOW);
-            self.finish(begun).await;
+            let tasks = binding::settle(&mut self.cluster, &self.effects, &id.uid, verdict, NOW);
+            self.finish(tasks).await;
         }
     }
 
-    async fn finish(&mut self, begun: Begun) {
-        for task in begun {
+    async fn finish(&mut self, tasks: Tasks) {
+        for task in tasks {
             if let Finished::Bound { pod, profile, started, result, .. } = task.await.unwrap() {
                 result.unwrap();
                 binding::bound(&mut self.cluster, &self.effects, &pod, profile, started, NOW);
@@ -160,8 +160,8 @@ impl Scene {
     }
 
     /// The requests since the last call.
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 
     fn reserved(&self) -> Vec<String> {
@@ -170,10 +170,10 @@ impl Scene {
 }
 
 /// An API server that accepts every request and records it with the pod and its condition.
-fn server(asked: &Arc<Mutex<Vec<String>>>) -> Client {
-    let asked = Arc::clone(asked);
+fn server(requests: &Arc<Mutex<Vec<String>>>) -> Client {
+    let requests = Arc::clone(requests);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let asked = Arc::clone(&asked);
+        let requests = Arc::clone(&requests);
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
@@ -181,12 +181,12 @@ fn server(asked: &Arc<Mutex<Vec<String>>>) -> Client {
             let path = parts.uri.path().trim_start_matches("/api/v1/namespaces/ns/pods/").to_owned();
             let condition = &body["status"]["conditions"][0];
             let nominated = body["status"].get("nominatedNodeName").map(|node| format!(" promised {node}"));
-            let said = match (condition["reason"].as_str(), condition["message"].as_str()) {
+            let condition_text = match (condition["reason"].as_str(), condition["message"].as_str()) {
                 (Some(reason), Some(message)) => format!(" {reason}: {message}"),
                 _ => String::new(),
             };
-            let line = format!("{} {path}{said}{}", parts.method, nominated.unwrap_or_default());
-            asked.lock().unwrap().push(line);
+            let line = format!("{} {path}{condition_text}{}", parts.method, nominated.unwrap_or_default());
+            requests.lock().unwrap().push(line);
             let answer = json!({"kind": "Status", "metadata": {}, "status": "Success"}).to_string();
             Ok::<_, Infallible>(Response::new(Body::from(answer.into_bytes())))
         }
@@ -201,115 +201,117 @@ fn member(name: &str, gang: &str, more: Value) -> Arc<Pod> {
 
 #[tokio::test]
 async fn gang_is_bound_when_all_members_have_a_node() {
-    let mut scene = Scene::new();
+    let mut harness = Harness::new();
     for name in ["one", "two", "three"] {
-        scene.pod(None, Some(&member(name, "3", json!({}))));
+        harness.pod(None, Some(&member(name, "3", json!({}))));
     }
-    scene.schedule().await;
-    scene.schedule().await;
+    harness.schedule().await;
+    harness.schedule().await;
     tokio::task::yield_now().await;
-    assert_eq!(scene.waiting(), ["one", "two"]);
-    assert!(scene.cluster.state.cache.is_assumed("one"), "its place is kept");
-    assert_eq!(scene.reserved(), ["one on n", "two on n"]);
-    assert_eq!(scene.asked(), ["PATCH one/status promised \"n\"", "PATCH two/status promised \"n\""]);
-    scene.schedule().await;
-    assert_eq!(scene.asked(), ["POST three/binding"]);
-    scene.settle().await;
-    assert_eq!(scene.asked(), ["POST one/binding", "POST two/binding"]);
-    assert!(scene.waiting().is_empty() && scene.cluster.queue.is_empty() && scene.cluster.held.is_empty());
+    assert_eq!(harness.waiting(), ["one", "two"]);
+    assert!(harness.cluster.state.cache.is_assumed("one"), "the pod stays assumed");
+    assert_eq!(harness.reserved(), ["one on n", "two on n"]);
+    assert_eq!(harness.requests(), ["PATCH one/status promised \"n\"", "PATCH two/status promised \"n\""]);
+    harness.schedule().await;
+    assert_eq!(harness.requests(), ["POST three/binding"]);
+    harness.settle().await;
+    assert_eq!(harness.requests(), ["POST one/binding", "POST two/binding"]);
+    assert!(
+        harness.waiting().is_empty() && harness.cluster.queue.is_empty() && harness.cluster.held.is_empty()
+    );
 }
 
 #[tokio::test]
 async fn rejected_waiting_pod_is_parked_and_its_reservation_undone() {
-    let refuse = |scene: &Scene| {
-        let waiting = scene.handle.waiting_pods().get(&ClusterId::default(), "p").unwrap();
-        assert!(waiting.reject("Gang", "nobody else came"));
+    let refuse = |harness: &Harness| {
+        let waiting = harness.handle.waiting_pods().get(&ClusterId::default(), "p").unwrap();
+        assert!(waiting.reject("Gang", "the gang is incomplete"));
     };
-    let expire = |scene: &Scene| scene.handle.waiting_pods().expire(NOW + 30 * SECOND);
+    let expire = |harness: &Harness| harness.handle.waiting_pods().expire(NOW + 30 * SECOND);
     for (end, message) in [
-        (&refuse as &dyn Fn(&Scene), "nobody else came"),
+        (&refuse as &dyn Fn(&Harness), "the gang is incomplete"),
         (&expire, "rejected due to timeout after waiting 30s at plugin Gang"),
     ] {
-        let mut scene = Scene::new();
-        scene.pod(None, Some(&member("p", "2", json!({}))));
-        scene.schedule().await;
-        end(&scene);
-        scene.settle().await;
-        let told =
+        let mut harness = Harness::new();
+        harness.pod(None, Some(&member("p", "2", json!({}))));
+        harness.schedule().await;
+        end(&harness);
+        harness.settle().await;
+        let expected =
             format!("PATCH p/status Unschedulable: 0/1 nodes are available: 1 {message}. promised null");
-        assert_eq!(scene.asked().last(), Some(&told));
-        assert!(scene.cluster.state.cache.pod("p").is_none() && scene.reserved().is_empty());
-        let refusal = scene.cluster.queue.refusal_of("p").unwrap();
-        assert_eq!(scene.cluster.shared.profiles[0].names(refusal.plugins), ["Gang"]);
-        scene.node("another");
-        assert!(scene.cluster.queue.is_ready(), "the plugin says that it helps");
+        assert_eq!(harness.requests().last(), Some(&expected));
+        assert!(harness.cluster.state.cache.pod("p").is_none() && harness.reserved().is_empty());
+        let refusal = harness.cluster.queue.refusal_of("p").unwrap();
+        assert_eq!(harness.cluster.shared.profiles[0].names(refusal.plugins), ["Gang"]);
+        harness.node("another");
+        assert!(harness.cluster.queue.is_ready(), "the plugin's hint moves the pod");
     }
 }
 
 #[tokio::test]
 async fn event_during_the_wait_counts_after_the_rejection() {
-    let mut scene = Scene::new();
-    scene.pod(None, Some(&member("p", "2", json!({}))));
-    scene.schedule().await;
-    scene.node("another");
-    scene.handle.waiting_pods().expire(NOW + 30 * SECOND);
-    scene.settle().await;
-    assert!(scene.cluster.queue.refusal_of("p").is_none() && scene.cluster.queue.is_ready());
+    let mut harness = Harness::new();
+    harness.pod(None, Some(&member("p", "2", json!({}))));
+    harness.schedule().await;
+    harness.node("another");
+    harness.handle.waiting_pods().expire(NOW + 30 * SECOND);
+    harness.settle().await;
+    assert!(harness.cluster.queue.refusal_of("p").is_none() && harness.cluster.queue.is_ready());
 }
 
 #[tokio::test]
 async fn permit_plugin_can_reject_or_fail() {
-    for (gang, told) in [
+    for (gang, expected) in [
         ("closed", "PATCH p/status Unschedulable: 0/1 nodes are available: 1 the gang is closed."),
         (
             "broken",
             "PATCH p/status SchedulerError: running Permit plugin \"Gang\": the list of members is gone",
         ),
     ] {
-        let mut scene = Scene::new();
-        scene.pod(None, Some(&member("p", gang, json!({}))));
-        scene.schedule().await;
-        assert_eq!(scene.asked(), [told]);
-        assert!(scene.waiting().is_empty() && scene.reserved().is_empty());
-        assert!(scene.cluster.state.cache.pod("p").is_none());
+        let mut harness = Harness::new();
+        harness.pod(None, Some(&member("p", gang, json!({}))));
+        harness.schedule().await;
+        assert_eq!(harness.requests(), [expected]);
+        assert!(harness.waiting().is_empty() && harness.reserved().is_empty());
+        assert!(harness.cluster.state.cache.pod("p").is_none());
     }
 }
 
 #[tokio::test]
 async fn waiting_pod_is_preempted_without_being_deleted() {
-    let mut scene = Scene::new();
+    let mut harness = Harness::new();
     let running = placed("running", "n", json!({"spec": merged(wanting("2"), json!({"priority": 9}))}));
-    scene.pod(None, Some(&running));
-    scene.pod(None, Some(&member("p", "2", json!({"spec": wanting("2")}))));
-    scene.schedule().await;
-    assert_eq!(scene.waiting(), ["p"]);
-    scene.asked();
+    harness.pod(None, Some(&running));
+    harness.pod(None, Some(&member("p", "2", json!({"spec": wanting("2")}))));
+    harness.schedule().await;
+    assert_eq!(harness.waiting(), ["p"]);
+    harness.requests();
     let important = pod("boss", json!({"spec": merged(wanting("2"), json!({"priority": 7}))}));
-    scene.pod(None, Some(&important));
-    scene.schedule().await;
-    let asked = scene.asked();
-    assert!(asked.iter().any(|line| line.contains("promised \"n\"")), "{asked:?}");
-    assert!(!asked.iter().any(|line| line.starts_with("DELETE")), "{asked:?}");
-    scene.settle().await;
-    let told = "PATCH p/status SchedulerError: waiting on permit for pod: preempted promised null";
-    assert_eq!(scene.asked().last().map(String::as_str), Some(told));
-    assert!(scene.cluster.state.cache.pod("p").is_none() && scene.reserved().is_empty());
-    assert!(scene.cluster.queue.refusal_of("p").is_none(), "it is tried again by itself");
+    harness.pod(None, Some(&important));
+    harness.schedule().await;
+    let requests = harness.requests();
+    assert!(requests.iter().any(|line| line.contains("promised \"n\"")), "{requests:?}");
+    assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+    harness.settle().await;
+    let expected = "PATCH p/status SchedulerError: waiting on permit for pod: preempted promised null";
+    assert_eq!(harness.requests().last().map(String::as_str), Some(expected));
+    assert!(harness.cluster.state.cache.pod("p").is_none() && harness.reserved().is_empty());
+    assert!(harness.cluster.queue.refusal_of("p").is_none(), "a preempted pod is not parked");
 }
 
 #[tokio::test]
 async fn deleted_pod_stops_waiting() {
-    let mut scene = Scene::new();
+    let mut harness = Harness::new();
     let (one, two) = (member("one", "9", json!({})), member("two", "9", json!({})));
     for member in [&one, &two] {
-        scene.pod(None, Some(member));
-        scene.schedule().await;
+        harness.pod(None, Some(member));
+        harness.schedule().await;
     }
     let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    scene.pod(Some(&one), Some(&member("one", "9", going)));
-    scene.pod(Some(&two), None);
-    scene.settle().await;
-    assert!(scene.waiting().is_empty() && scene.reserved().is_empty());
-    assert!(scene.cluster.state.cache.find("n").unwrap().pods().is_empty());
-    assert!(scene.cluster.queue.get("two").is_none() && scene.cluster.queue.get("one").is_some());
+    harness.pod(Some(&one), Some(&member("one", "9", going)));
+    harness.pod(Some(&two), None);
+    harness.settle().await;
+    assert!(harness.waiting().is_empty() && harness.reserved().is_empty());
+    assert!(harness.cluster.state.cache.find("n").unwrap().pods().is_empty());
+    assert!(harness.cluster.queue.get("two").is_none() && harness.cluster.queue.get("one").is_some());
 }

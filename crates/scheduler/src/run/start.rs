@@ -28,8 +28,8 @@ use crate::registry::PluginFeed;
 /// If [`Config::check`] fails or a plugin factory returns an error.
 pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result<(), ConfigError> {
     config.check_names()?;
-    let (told, messages) = mpsc::channel(MAX_MESSAGES);
-    let informers = message::follow(manager, &told);
+    let (sender, messages) = mpsc::channel(MAX_MESSAGES);
+    let informers = message::start_informers(manager, &sender);
     let mut following = informers.all;
     let client = manager.client().clone();
     let pods = Objects::of::<core::Pod>(&client);
@@ -46,7 +46,7 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result
             client: Some(client.clone()),
             recorder: Some(recorder.clone()),
         };
-        let feed = PluginFeed { manager: &mut *manager, told: &told, following: &mut following };
+        let feed = PluginFeed { manager: &mut *manager, sender: &sender, following: &mut following };
         profiles.push(plugins::profile(profile, &config.registry, &writers, &handle, Some(feed))?);
         recorders.insert(profile.scheduler_name.as_str().into(), recorder);
     }
@@ -75,11 +75,11 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result
         trace: Trace::new(clock.clone()),
         sampling,
         signals,
-        told,
+        sender,
         messages,
         following,
-        surroundings: informers.surroundings,
-        knows_all: false,
+        cluster_listers: informers.cluster_listers,
+        is_synced: false,
         max_binding: config.max_binding.max(1),
         in_flight: FuturesUnordered::new(),
         waiting: Vec::new(),

@@ -163,8 +163,8 @@ impl Storage {
                 && volume.metadata.deletion_timestamp.is_none()
         };
         let volumes = || self.volumes_of(&claim.class).filter(usable);
-        if let Some(kept) = volumes().find(|volume| volume.is_of(claim)) {
-            return kept.is_reachable(&node.labels).then_some(kept);
+        if let Some(prebound) = volumes().find(|volume| volume.is_of(claim)) {
+            return prebound.is_reachable(&node.labels).then_some(prebound);
         }
         let free = volumes().filter(|volume| {
             volume.is_available

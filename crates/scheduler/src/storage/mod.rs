@@ -48,7 +48,7 @@ impl Storage {
         class: &'b str,
     ) -> impl Iterator<Item = &'a Arc<PersistentVolume>> + use<'a, 'b> {
         let current =
-            self.volumes.iter().map(|(name, known)| self.assumed_volumes.get(name).unwrap_or(known));
+            self.volumes.iter().map(|(name, cached)| self.assumed_volumes.get(name).unwrap_or(cached));
         current.filter(move |volume| *volume.class == *class)
     }
 
@@ -132,7 +132,7 @@ impl Storage {
     }
 
     /// Drops the reservation of a pod whose volumes are bound.
-    pub(crate) fn settle(&mut self, pod: &str) {
+    pub(crate) fn finish_binding(&mut self, pod: &str) {
         self.reserved.remove(pod);
     }
 }

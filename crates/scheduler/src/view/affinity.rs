@@ -58,15 +58,15 @@ impl NodeSelector {
 
 impl NodeSelectorTerm {
     pub(crate) fn matches(&self, labels: &Labels, name: &str) -> bool {
-        let is_named = |wanted: &NameRequirement| (*wanted.name == *name) == wanted.is;
+        let is_named = |requests_of: &NameRequirement| (*requests_of.name == *name) == requests_of.is;
         !self.invalid && self.names.iter().all(is_named) && self.labels.matches(labels)
     }
 
     fn only_names(&self) -> Option<impl Iterator<Item = &str>> {
-        let mut wanted = self.names.iter().filter(|name| name.is).map(|name| &*name.name);
-        let first = wanted.next()?;
+        let mut requests_of = self.names.iter().filter(|name| name.is).map(|name| &*name.name);
+        let first = requests_of.next()?;
         // Two different required names match no node.
-        Some(wanted.all(|name| name == first).then_some(first).into_iter())
+        Some(requests_of.all(|name| name == first).then_some(first).into_iter())
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Affinity {
 
 impl Affinity {
     /// True if there are terms about other pods.
-    pub(crate) fn names_pods(&self) -> bool {
+    pub(crate) fn has_pod_terms(&self) -> bool {
         !(self.required.is_empty()
             && self.preferred.is_empty()
             && self.anti_required.is_empty()
@@ -363,6 +363,6 @@ mod tests {
         assert!(all.matches("any", &none, &none));
         assert!(!listed.matches("y", &app, &none), "no selector selects no pod");
         assert_eq!(listed.namespaces.len(), 2);
-        assert!(affinity.names_pods());
+        assert!(affinity.has_pod_terms());
     }
 }

@@ -171,7 +171,7 @@ mod tests {
                 "images": [{"names": ["a@sha256:1", "a:1"], "sizeBytes": 5}, {"sizeBytes": 1}]},
         }));
         assert_eq!((&*node.metadata.name, node.labels.get(ZONE)), ("n", Some("a")));
-        assert!(node.unschedulable && node.taints[0].keeps_away());
+        assert!(node.unschedulable && node.taints[0].blocks_scheduling());
         assert_eq!((node.allocatable.milli_cpu, node.allocatable.pods), (4000, 110));
         assert_eq!(node.images.len(), 2);
     }
@@ -182,7 +182,7 @@ mod tests {
         let mut new = node(json!({"metadata": {"name": "n", "resourceVersion": "2"}}));
         assert!(!new.changes_since(&old).any());
         new.unschedulable = true;
-        assert!(!new.changes_since(&old).any(), "it became worse");
-        assert!(old.changes_since(&new).taints, "it became better");
+        assert!(!new.changes_since(&old).any(), "the node was cordoned");
+        assert!(old.changes_since(&new).taints, "the node was uncordoned");
     }
 }

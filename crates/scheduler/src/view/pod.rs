@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::affinity::{Affinity, RawAffinity};
 use super::metadata::{RawMetadata, RawOwner};
-use super::pod_requests::{ContainerRequests, Given, PodRequests, RawResources};
+use super::pod_requests::{ContainerRequests, PodRequests, RawResources, ReportedResources};
 use super::resources::{ResourceList, Resources};
 use super::spread::{RawSpreadConstraint, SpreadConstraint};
 use super::storage::PodVolume;
@@ -143,7 +143,7 @@ impl Pod {
     }
 
     /// True if it counts on a node: it is assigned or nominated.
-    pub(crate) fn has_place(&self) -> bool {
+    pub(crate) fn occupies_node(&self) -> bool {
         self.is_assigned() || !self.nominated_node.is_empty()
     }
 
@@ -153,7 +153,7 @@ impl Pod {
     }
 
     /// A copy nominated to a node.
-    pub(crate) fn promised(&self, node: &str) -> Self {
+    pub(crate) fn nominated_to(&self, node: &str) -> Self {
         Self { nominated_node: node.into(), ..self.clone() }
     }
 
@@ -257,8 +257,8 @@ impl RawContainer {
 impl From<RawPod> for Pod {
     fn from(raw: RawPod) -> Self {
         let (requests, assumed_requests) = {
-            let wanted = wanted(&raw.spec, &raw.status);
-            (wanted.total(), wanted.assumed())
+            let requests_of = requests_of(&raw.spec, &raw.status);
+            (requests_of.total(), requests_of.assumed())
         };
         let RawPod { metadata: mut raw, spec, status } = raw;
         let (metadata, labels) = (raw.take(), raw.labels);
@@ -307,11 +307,11 @@ impl Owner {
     }
 }
 
-fn wanted<'a>(spec: &'a RawSpec, status: &'a RawStatus) -> PodRequests<'a> {
-    fn given<'a>(name: &str, statuses: &'a [RawContainerStatus]) -> Option<Given<'a>> {
+fn requests_of<'a>(spec: &'a RawSpec, status: &'a RawStatus) -> PodRequests<'a> {
+    fn reported<'a>(name: &str, statuses: &'a [RawContainerStatus]) -> Option<ReportedResources<'a>> {
         let status = statuses.iter().find(|status| *status.name == *name)?;
         let actuated = &status.resources.as_ref()?.requests;
-        Some(Given { actuated, allocated: &status.allocated_resources })
+        Some(ReportedResources { actuated, allocated: &status.allocated_resources })
     }
     let infeasible = |condition: &Condition| {
         &*condition.r#type == "PodResizePending" && &*condition.reason == "Infeasible"
@@ -321,15 +321,15 @@ fn wanted<'a>(spec: &'a RawSpec, status: &'a RawStatus) -> PodRequests<'a> {
             .map(|container| ContainerRequests {
                 requests: &container.resources.requests,
                 is_sidecar: false,
-                given: given(&container.name, &status.container_statuses),
+                reported: reported(&container.name, &status.container_statuses),
             })
             .collect(),
         init_containers: (spec.init_containers.iter())
             .map(|container| ContainerRequests {
                 requests: &container.resources.requests,
                 is_sidecar: container.is_sidecar(),
-                given: (container.is_sidecar())
-                    .then(|| given(&container.name, &status.init_container_statuses))
+                reported: (container.is_sidecar())
+                    .then(|| reported(&container.name, &status.init_container_statuses))
                     .flatten(),
             })
             .collect(),

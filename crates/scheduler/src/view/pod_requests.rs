@@ -18,11 +18,11 @@ pub(super) struct ContainerRequests<'a> {
     /// A restartable init container: it keeps running beside those after it.
     pub(super) is_sidecar: bool,
     /// Resources in the status, which differ from the spec during a resize.
-    pub(super) given: Option<Given<'a>>,
+    pub(super) reported: Option<ReportedResources<'a>>,
 }
 
 /// Resources of a container as reported by its node.
-pub(super) struct Given<'a> {
+pub(super) struct ReportedResources<'a> {
     pub(super) actuated: &'a ResourceList,
     pub(super) allocated: &'a ResourceList,
 }
@@ -77,9 +77,9 @@ impl PodRequests<'_> {
     }
 
     fn effective(&self, container: &ContainerRequests<'_>, of: fn(&ResourceList) -> Resources) -> Resources {
-        let Some(given) = &container.given else { return of(container.requests) };
-        let mut effective = of(given.actuated);
-        effective.raise_to(&Resources::of(given.allocated));
+        let Some(reported) = &container.reported else { return of(container.requests) };
+        let mut effective = of(reported.actuated);
+        effective.raise_to(&Resources::of(reported.allocated));
         if !self.resize_is_infeasible {
             effective.raise_to(&of(container.requests));
         }

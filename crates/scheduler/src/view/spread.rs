@@ -14,7 +14,7 @@ pub(crate) enum WhenUnsatisfiable {
     ScheduleAnyway,
 }
 
-/// Whether nodes that the pod cannot run on count as topology domains.
+/// Treatment of nodes that the pod cannot run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum InclusionPolicy {
     /// Only nodes the pod can run on count.

@@ -26,7 +26,7 @@ pub(crate) struct Taint {
 
 impl Taint {
     /// True if pods that do not tolerate it are not scheduled to the node.
-    pub(crate) fn keeps_away(&self) -> bool {
+    pub(crate) fn blocks_scheduling(&self) -> bool {
         matches!(self.effect, Effect::NoSchedule | Effect::NoExecute)
     }
 }
@@ -72,7 +72,7 @@ impl Toleration {
 pub(crate) fn has_untolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
     taints
         .iter()
-        .filter(|taint| taint.keeps_away())
+        .filter(|taint| taint.blocks_scheduling())
         .any(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)))
 }
 
@@ -102,6 +102,6 @@ mod tests {
             assert_eq!(has_untolerated(std::slice::from_ref(&taint), &[parsed]), !expected);
         }
         let preferred = Taint { effect: Effect::PreferNoSchedule, ..taint };
-        assert!(!has_untolerated(&[preferred], &[]), "it keeps nobody away");
+        assert!(!has_untolerated(&[preferred], &[]), "PreferNoSchedule does not reject pods");
     }
 }

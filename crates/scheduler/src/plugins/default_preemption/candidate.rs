@@ -18,7 +18,7 @@ pub(super) struct Candidate {
 }
 
 /// Start time of a pod; a pod that has not started counts as the latest.
-pub(super) fn began(pod: &Pod) -> Time {
+pub(super) fn started_at(pod: &Pod) -> Time {
     pod.start_time.unwrap_or(Time(i64::MAX))
 }
 
@@ -31,7 +31,7 @@ pub(super) fn best(candidates: Vec<Candidate>) -> Option<Candidate> {
         let sum: i64 =
             candidate.victims.iter().map(|pod| i64::from(pod.priority) + i64::from(i32::MAX) + 1).sum();
         let most_important = candidate.victims.iter().filter(|pod| pod.priority == highest);
-        let earliest = most_important.map(|pod| began(pod)).min().unwrap_or(Time(i64::MAX));
+        let earliest = most_important.map(|pod| started_at(pod)).min().unwrap_or(Time(i64::MAX));
         (candidate.violations, highest, sum, candidate.victims.len(), Reverse(earliest))
     })
 }

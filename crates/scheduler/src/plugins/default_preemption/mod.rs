@@ -36,13 +36,13 @@ impl Plugin for DefaultPreemption {
 }
 
 fn preempt(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> PostFilter {
-    let told =
+    let result =
         |message: &str| PostFilter { message: format!("preemption: {message}"), ..PostFilter::default() };
     if !attempt.pod.may_preempt {
-        return told(NEVER);
+        return result(NEVER);
     }
-    if !diagnosis.nominated_is_unresolvable && is_room_being_made(attempt) {
-        return told(WAITING);
+    if !diagnosis.nominated_is_unresolvable && has_terminating_victims(attempt) {
+        return result(WAITING);
     }
     let (candidates, reasons, refused) = candidates(attempt, diagnosis);
     match candidate::best(candidates) {
@@ -55,17 +55,17 @@ fn preempt(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> PostFilter {
                 reasons.count(NOT_HELPFUL, diagnosis.nodes - refused);
             }
             let message = format!("0/{} nodes are available: {reasons}.", diagnosis.nodes);
-            PostFilter { nomination: Nomination::Clear, ..told(&message) }
+            PostFilter { nomination: Nomination::Clear, ..result(&message) }
         }
     }
 }
 
 /// True if pods of lower priority are terminating on the nominated node.
-fn is_room_being_made(attempt: &Attempt<'_>) -> bool {
+fn has_terminating_victims(attempt: &Attempt<'_>) -> bool {
     let Attempt { state, pod, .. } = attempt;
-    let promised = state.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
+    let nominated_node = state.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
     let going = |other: &Pod| other.priority < pod.priority && other.is_terminating() && other.is_preempted;
-    state.cache.find(promised).is_some_and(|info| info.pods.iter().any(|other| going(other)))
+    state.cache.find(nominated_node).is_some_and(|info| info.pods.iter().any(|other| going(other)))
 }
 
 /// Nodes on which preemption helps, and the reasons for the others that were examined, with their number.
@@ -75,15 +75,15 @@ fn candidates(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> (Vec<Candidat
     let offset = usize::try_from(attempt.rng.below(nodes.len() as u64)).unwrap_or(0);
     let budgets: Vec<_> = attempt.state.workloads.budgets.values().map(|budget| &**budget).collect();
     let (mut found, mut reasons, mut refused) = (Vec::new(), Histogram::default(), 0);
-    let mut harmless = 0;
-    for turn in 0..nodes.len() {
-        if harmless > 0 && found.len() >= wanted {
+    let mut without_violations = 0;
+    for step in 0..nodes.len() {
+        if without_violations > 0 && found.len() >= wanted {
             break;
         }
-        let info = attempt.state.cache.info(nodes[(offset + turn) % nodes.len()]);
+        let info = attempt.state.cache.info(nodes[(offset + step) % nodes.len()]);
         match victims::select(attempt, info, &budgets) {
             Ok(candidate) => {
-                harmless += usize::from(candidate.violations == 0);
+                without_violations += usize::from(candidate.violations == 0);
                 found.push(candidate);
             }
             Err(rejection) => {

@@ -23,13 +23,13 @@ fn important(cpu: &str) -> Arc<Pod> {
 
 fn preempt(state: &mut ClusterState, pod: &Arc<Pod>) -> (PostFilter, String) {
     match schedule(&profile(), state, pod, &mut cycle_state(), &mut Trace::default()) {
-        Outcome::Refused(diagnosis, made_room) => (made_room, diagnosis.to_string()),
+        Outcome::Refused(diagnosis, result) => (result, diagnosis.to_string()),
         other => panic!("{other:?}"),
     }
 }
 
-fn names(made_room: &PostFilter) -> Vec<&str> {
-    made_room.victims.iter().map(|victim| &*victim.metadata.name).collect()
+fn names(result: &PostFilter) -> Vec<&str> {
+    result.victims.iter().map(|victim| &*victim.metadata.name).collect()
 }
 
 #[test]
@@ -40,15 +40,15 @@ fn fewest_victims_of_lowest_priority_are_selected() {
         running("high", "n1", "1", 200, json!({})),
     ];
     let mut state = cluster_state(&[node("n1", json!({}))], &pods);
-    let (made_room, _) = preempt(&mut state, &important("2"));
-    assert_eq!(names(&made_room), ["low"]);
-    assert_eq!(made_room.nomination, Nomination::Node("n1".into()));
-    let (made_room, _) = preempt(&mut state, &important("3"));
-    assert_eq!(names(&made_room), ["mid", "low"]);
-    let (made_room, told) = preempt(&mut state, &important("4"));
-    assert!(made_room.victims.is_empty() && made_room.nomination == Nomination::Clear);
+    let (result, _) = preempt(&mut state, &important("2"));
+    assert_eq!(names(&result), ["low"]);
+    assert_eq!(result.nomination, Nomination::Node("n1".into()));
+    let (result, _) = preempt(&mut state, &important("3"));
+    assert_eq!(names(&result), ["mid", "low"]);
+    let (result, diagnosis) = preempt(&mut state, &important("4"));
+    assert!(result.victims.is_empty() && result.nomination == Nomination::Clear);
     assert_eq!(
-        told,
+        diagnosis,
         "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu."
     );
 }
@@ -59,9 +59,9 @@ fn pod_without_lower_priority_pods_preempts_nothing() {
         &[node("n1", json!({})), node("n2", json!({"spec": {"unschedulable": true}}))],
         &[running("equal", "n1", "4", 100, json!({}))],
     );
-    let (_, told) = preempt(&mut state, &important("1"));
+    let (_, diagnosis) = preempt(&mut state, &important("1"));
     assert_eq!(
-        told,
+        diagnosis,
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. preemption: 0/2 nodes are \
          available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
     );
@@ -69,15 +69,15 @@ fn pod_without_lower_priority_pods_preempts_nothing() {
         "p",
         json!({"spec": merged(wanting("1"), json!({"priority": 100, "preemptionPolicy": "Never"}))}),
     );
-    let (made_room, told) = preempt(&mut state, &never);
-    assert!(told.ends_with(" preemption: not eligible due to preemptionPolicy=Never."));
-    assert_eq!(made_room.nomination, Nomination::Keep);
+    let (result, diagnosis) = preempt(&mut state, &never);
+    assert!(diagnosis.ends_with(" preemption: not eligible due to preemptionPolicy=Never."));
+    assert_eq!(result.nomination, Nomination::Keep);
 }
 
 #[test]
 fn candidate_with_the_least_disruption_is_chosen() {
     let (n1, n2) = (node("n1", json!({})), node("n2", json!({})));
-    let began = |time: &str| json!({"status": {"startTime": time}});
+    let started_at = |time: &str| json!({"status": {"startTime": time}});
     let plain = || json!({});
     for (pods, expected) in [
         // Its highest victim priority is lower.
@@ -104,15 +104,15 @@ fn candidate_with_the_least_disruption_is_chosen() {
         // Its victims started later.
         (
             vec![
-                running("a", "n1", "4", 5, began("2026-01-01T00:00:00Z")),
-                running("b", "n2", "4", 5, began("2026-01-02T00:00:00Z")),
+                running("a", "n1", "4", 5, started_at("2026-01-01T00:00:00Z")),
+                running("b", "n2", "4", 5, started_at("2026-01-02T00:00:00Z")),
             ],
             "n2",
         ),
     ] {
         let mut state = cluster_state(&[Arc::clone(&n1), Arc::clone(&n2)], &pods);
-        let (made_room, _) = preempt(&mut state, &important("4"));
-        assert_eq!(made_room.nomination, Nomination::Node(expected.into()), "{:?}", names(&made_room));
+        let (result, _) = preempt(&mut state, &important("4"));
+        assert_eq!(result.nomination, Nomination::Node(expected.into()), "{:?}", names(&result));
     }
 }
 
@@ -148,11 +148,11 @@ fn pod_with_terminating_victims_preempts_no_more() {
     );
     let waiting = important("2");
     state.nominated.set(&waiting, "n1");
-    let (made_room, told) = preempt(&mut state, &waiting);
-    assert!(made_room.victims.is_empty());
+    let (result, diagnosis) = preempt(&mut state, &waiting);
+    assert!(result.victims.is_empty());
     assert!(
-        told.ends_with("preemption: not eligible due to a terminating pod on the nominated node."),
-        "{told}"
+        diagnosis.ends_with("preemption: not eligible due to a terminating pod on the nominated node."),
+        "{diagnosis}"
     );
 }
 

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::candidate::{Candidate, began};
+use super::candidate::{Candidate, started_at};
 use crate::cache::NodeInfo;
 use crate::cycle::{Active, Attempt, fits};
 use crate::framework::Rejection;
 use crate::view::Pod;
 use crate::view::workload::DisruptionBudget;
 
-const NOBODY: &str = "No preemption victims found for incoming pod";
+const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
 /// A copy of a node on which evictions are simulated.
 struct Trial<'a, 'w> {
@@ -61,20 +61,20 @@ pub(super) fn select(
     let less_important = |pod: &&Arc<Pod>| pod.priority < attempt.pod.priority;
     let mut potential: Vec<_> = info.pods.iter().filter(less_important).cloned().collect();
     if potential.is_empty() {
-        return Err(Rejection::unresolvable(NOBODY));
+        return Err(Rejection::unresolvable(NO_VICTIMS));
     }
     let mut trial = Trial { attempt, info: info.clone(), filters: Active::copies(&attempt.filters) };
     potential.iter().for_each(|pod| trial.remove(pod));
     trial.fits()?;
-    potential.sort_by_key(|pod| (Reverse(pod.priority), began(pod)));
+    potential.sort_by_key(|pod| (Reverse(pod.priority), started_at(pod)));
     let (protected, free) = protected(potential, budgets);
     let mut victims: Vec<_> = protected.into_iter().filter(|pod| !trial.reprieve(pod)).collect();
     let violations = victims.len();
     victims.extend(free.into_iter().filter(|pod| !trial.reprieve(pod)));
-    victims.sort_by_key(|pod| (Reverse(pod.priority), began(pod)));
+    victims.sort_by_key(|pod| (Reverse(pod.priority), started_at(pod)));
     if victims.is_empty() {
         // The pod fits without evictions although the filters just rejected the node.
-        return Err(Rejection::unresolvable(NOBODY));
+        return Err(Rejection::unresolvable(NO_VICTIMS));
     }
     let node = info.node.as_ref().map(|node| node.metadata.name.clone()).unwrap_or_default();
     Ok(Candidate { node, victims, violations })

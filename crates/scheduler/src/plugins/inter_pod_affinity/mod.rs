@@ -1,8 +1,8 @@
 //! InterPodAffinity: places pods near other pods, or away from them.
 
 mod filter;
-mod near;
 mod score;
+mod topology_counts;
 
 use std::sync::Arc;
 
@@ -28,17 +28,19 @@ impl Plugin for InterPodAffinity {
     }
 
     fn prepare(&self, state: &mut ClusterState, pod: &Pod) {
-        let Some(affinity) = pod.affinity.as_ref().filter(|affinity| affinity.names_pods()) else { return };
+        let Some(affinity) = pod.affinity.as_ref().filter(|affinity| affinity.has_pod_terms()) else {
+            return;
+        };
         for term in terms(affinity) {
             state.cache.ensure_column(&term.topology_key);
         }
-        for question in near::questions(state, affinity) {
-            state.cache.ensure_answer(&question);
+        for selection in topology_counts::selections(state, affinity) {
+            state.cache.ensure_counts(&selection);
         }
     }
 
     fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        filter::Bearable::new(state, pod)
+        filter::AffinityFilter::new(state, pod)
             .map_or(PreFilter::Skip, |filter| PreFilter::Filter(Box::new(filter)))
     }
 
@@ -48,7 +50,7 @@ impl Plugin for InterPodAffinity {
         pod: &'w Arc<Pod>,
         _nodes: &[NodeIndex],
     ) -> PreScore<'w> {
-        score::Liking::new(state, pod, self.hard_pod_affinity_weight)
+        score::AffinityScore::new(state, pod, self.hard_pod_affinity_weight)
             .map_or(PreScore::Skip, |score| PreScore::Score(Box::new(score)))
     }
 
@@ -61,20 +63,20 @@ impl Plugin for InterPodAffinity {
             .affinity
             .as_ref()
             .map_or((&[][..], &[][..]), |affinity| (&affinity.required, &affinity.anti_required));
-        let means = |terms: &[Arc<Term>], other: &Pod| means_all(state, terms, other);
+        let matches = |terms: &[Arc<Term>], other: &Pod| all_match(state, terms, other);
         match event {
             ClusterEvent::PendingChanged { new, changes, .. } => {
                 changes.labels && new.metadata.uid == pod.metadata.uid
             }
-            ClusterEvent::PodPlaced(other) => other.has_place() && means(with, other),
+            ClusterEvent::PodPlaced(other) => other.occupies_node() && matches(with, other),
             ClusterEvent::PodGone(other) => {
-                let theirs = other.affinity.as_ref().map_or(&[][..], |affinity| &affinity.anti_required);
-                other.has_place() && (means(without, other) || means(theirs, pod))
+                let of_existing = other.affinity.as_ref().map_or(&[][..], |affinity| &affinity.anti_required);
+                other.occupies_node() && (matches(without, other) || matches(of_existing, pod))
             }
             ClusterEvent::PodChanged { old, new, changes } => {
                 changes.labels
-                    && ((!means(with, old) && means(with, new))
-                        || (means(without, old) && !means(without, new)))
+                    && ((!matches(with, old) && matches(with, new))
+                        || (matches(without, old) && !matches(without, new)))
             }
             ClusterEvent::NodeAdded(node) => {
                 let has = |term: &Arc<Term>| node.labels.contains_key(&term.topology_key);
@@ -97,7 +99,7 @@ fn terms(affinity: &Affinity) -> impl Iterator<Item = &Arc<Term>> {
 }
 
 /// True if there are terms and all of them match the pod.
-fn means_all(state: &ClusterState, terms: &[Arc<Term>], other: &Pod) -> bool {
+fn all_match(state: &ClusterState, terms: &[Arc<Term>], other: &Pod) -> bool {
     let of_namespace = state.workloads.namespace_labels(other.namespace());
     !terms.is_empty() && terms.iter().all(|term| term.matches(other.namespace(), &other.labels, of_namespace))
 }

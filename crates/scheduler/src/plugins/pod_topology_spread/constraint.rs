@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coracle_meta::selector::labels::Selector;
 
-use crate::cache::{ColumnId, Namespaces, NodeInfo, Question};
+use crate::cache::{ColumnId, Namespaces, NodeInfo, PodSelection};
 use crate::cluster_state::ClusterState;
 use crate::plugins::node_affinity::is_wanted;
 use crate::view::node::{HOSTNAME, ZONE};
@@ -67,14 +67,14 @@ pub(super) fn default_selector(state: &ClusterState, pod: &Pod) -> Option<Select
 }
 
 /// The pods that a constraint of a pod counts.
-pub(super) fn question(pod: &Pod, constraint: &SpreadConstraint) -> Question {
+pub(super) fn selection(pod: &Pod, constraint: &SpreadConstraint) -> PodSelection {
     let meant = (Namespaces::one(pod.namespace()), constraint.selector.clone());
-    Question { all_of: Box::new([meant]), staying_only: true }
+    PodSelection { all_of: Box::new([meant]), exclude_terminating: true }
 }
 
 /// A constraint with its counts.
 #[derive(Clone)]
-pub(super) struct Known<'w> {
+pub(super) struct ConstraintCounts<'w> {
     pub(super) constraint: SpreadConstraint,
     /// None if no node has the topology key.
     pub(super) column: Option<ColumnId>,
@@ -82,12 +82,13 @@ pub(super) struct Known<'w> {
     by_node: &'w [u32],
 }
 
-impl<'w> Known<'w> {
+impl<'w> ConstraintCounts<'w> {
     pub(super) fn new(state: &'w ClusterState, pod: &Pod, constraint: SpreadConstraint) -> Self {
         let everybody = constraint.selector.is_everything();
         // A selector that matches everything counts no pods, as in kube-scheduler.
-        let answer =
-            (!everybody).then(|| state.cache.matches().by_node(&question(pod, &constraint))).flatten();
+        let answer = (!everybody)
+            .then(|| state.cache.selection_counts().by_node(&selection(pod, &constraint)))
+            .flatten();
         Self {
             column: state.cache.topology().column(&constraint.topology_key),
             by_node: answer.unwrap_or(&[]),

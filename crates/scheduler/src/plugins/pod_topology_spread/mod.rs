@@ -14,7 +14,7 @@ use crate::view::spread::{InclusionPolicy, SpreadConstraint, WhenUnsatisfiable};
 use crate::view::{Node, Pod};
 
 pub(crate) use constraint::DefaultConstraint;
-use constraint::question;
+use constraint::selection;
 
 /// Applies a pod's own constraints, or else the default constraints for pods of a service or workload.
 pub(crate) struct PodTopologySpread {
@@ -55,7 +55,7 @@ impl Plugin for PodTopologySpread {
         for when in [WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway] {
             for constraint in self.constraints(state, pod, when) {
                 state.cache.ensure_column(&constraint.topology_key);
-                state.cache.ensure_answer(&question(pod, &constraint));
+                state.cache.ensure_counts(&selection(pod, &constraint));
             }
         }
     }
@@ -65,7 +65,7 @@ impl Plugin for PodTopologySpread {
         if constraints.is_empty() {
             return PreFilter::Skip;
         }
-        PreFilter::Filter(Box::new(filter::Spread::new(state, pod, constraints)))
+        PreFilter::Filter(Box::new(filter::SpreadFilter::new(state, pod, constraints)))
     }
 
     fn pre_score<'w>(
@@ -81,7 +81,7 @@ impl Plugin for PodTopologySpread {
         // Only a pod's own constraints require all topology keys; with the default constraints, nodes
         // without a zone count.
         let needs_all = !pod.spread.is_empty();
-        PreScore::Score(Box::new(score::Evenness::new(state, pod, constraints, nodes, needs_all)))
+        PreScore::Score(Box::new(score::SpreadScore::new(state, pod, constraints, nodes, needs_all)))
     }
 
     fn wants(&self, about: About) -> bool {
@@ -90,12 +90,12 @@ impl Plugin for PodTopologySpread {
 
     fn hint(&self, state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         let constraints = self.required(state, pod);
-        let is_meant =
+        let is_counted =
             |other: &Pod| constraints.iter().any(|constraint| constraint.selector.matches(&other.labels));
-        let is_near = |other: &Pod| other.has_place() && other.namespace() == pod.namespace();
+        let is_near = |other: &Pod| other.occupies_node() && other.namespace() == pod.namespace();
         match event {
             ClusterEvent::PodPlaced(other) | ClusterEvent::PodGone(other) => {
-                is_near(other) && is_meant(other)
+                is_near(other) && is_counted(other)
             }
             ClusterEvent::PodChanged { old, new, changes } => {
                 is_near(new) && changes.labels && differs(&constraints, old, new)

@@ -1,6 +1,6 @@
 //! PodTopologySpread score: prefers nodes whose topology domains have fewer matching pods.
 
-use super::constraint::Known;
+use super::constraint::ConstraintCounts;
 use crate::cache::{NodeIndex, NodeInfo};
 use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore};
@@ -12,7 +12,7 @@ use crate::view::spread::SpreadConstraint;
 const IGNORED: i64 = -1;
 
 /// The scorer of the plugin: raw scores are weighted counts of matching pods, where fewer are better.
-pub(super) struct Evenness<'w> {
+pub(super) struct SpreadScore<'w> {
     state: &'w ClusterState,
     /// A node without one of the topology keys is ignored.
     needs_all: bool,
@@ -20,7 +20,7 @@ pub(super) struct Evenness<'w> {
 }
 
 struct Counted<'w> {
-    known: Known<'w>,
+    counts: ConstraintCounts<'w>,
     /// Number of pods at each topology value of the feasible nodes. Unused for the hostname key, where the
     /// count of the node itself is the result.
     by_value: Vec<Option<i64>>,
@@ -29,7 +29,7 @@ struct Counted<'w> {
     weight: f64,
 }
 
-impl<'w> Evenness<'w> {
+impl<'w> SpreadScore<'w> {
     pub(super) fn new(
         state: &'w ClusterState,
         pod: &Pod,
@@ -37,14 +37,14 @@ impl<'w> Evenness<'w> {
         nodes: &[NodeIndex],
         needs_all: bool,
     ) -> Self {
-        let known = constraints.into_iter().map(|constraint| Known::new(state, pod, constraint));
-        let constraints = known.map(|known| Counted::new(state, known)).collect();
-        let mut evenness = Self { state, needs_all, constraints };
-        evenness.weigh(nodes);
-        for index in state.cache.known_order() {
-            evenness.count(pod, state.cache.info(*index));
+        let counts = constraints.into_iter().map(|constraint| ConstraintCounts::new(state, pod, constraint));
+        let constraints = counts.map(|counts| Counted::new(state, counts)).collect();
+        let mut score = Self { state, needs_all, constraints };
+        score.weigh(nodes);
+        for index in state.cache.cached_order() {
+            score.count(pod, state.cache.info(*index));
         }
-        evenness
+        score
     }
 
     fn counts(&self, info: &NodeInfo) -> bool {
@@ -79,9 +79,9 @@ impl<'w> Evenness<'w> {
         for counted in self.constraints.iter_mut().filter(|counted| !counted.is_hostname) {
             if let Some(slot) = counted.slot(self.state, info)
                 && counted.by_value[slot].is_some()
-                && counted.known.includes(pod, node)
+                && counted.counts.includes(pod, node)
             {
-                let on_node = counted.known.on_node(info);
+                let on_node = counted.counts.on_node(info);
                 *counted.by_value[slot].get_or_insert(0) += on_node;
             }
         }
@@ -89,24 +89,24 @@ impl<'w> Evenness<'w> {
 }
 
 impl<'w> Counted<'w> {
-    fn new(state: &ClusterState, known: Known<'w>) -> Self {
-        let width = known.column.map_or(0, |column| state.cache.topology().width(column));
-        let is_hostname = &*known.constraint.topology_key == HOSTNAME;
-        Self { known, by_value: vec![None; width], is_hostname, weight: 0.0 }
+    fn new(state: &ClusterState, counts: ConstraintCounts<'w>) -> Self {
+        let width = counts.column.map_or(0, |column| state.cache.topology().width(column));
+        let is_hostname = &*counts.constraint.topology_key == HOSTNAME;
+        Self { counts, by_value: vec![None; width], is_hostname, weight: 0.0 }
     }
 
     fn slot(&self, state: &ClusterState, info: &NodeInfo) -> Option<usize> {
-        state.cache.topology().value(self.known.column?, info.index).map(|value| value.slot())
+        state.cache.topology().value(self.counts.column?, info.index).map(|value| value.slot())
     }
 
     /// Number of pods in the node's domain; none if the node is in no domain.
     fn near(&self, state: &ClusterState, info: &NodeInfo) -> Option<i64> {
         let slot = self.slot(state, info)?;
-        if self.is_hostname { Some(self.known.on_node(info)) } else { self.by_value[slot] }
+        if self.is_hostname { Some(self.counts.on_node(info)) } else { self.by_value[slot] }
     }
 }
 
-impl NodeScore for Evenness<'_> {
+impl NodeScore for SpreadScore<'_> {
     fn score(&self, info: &NodeInfo) -> i64 {
         if !self.counts(info) {
             return IGNORED;
@@ -115,7 +115,7 @@ impl NodeScore for Evenness<'_> {
             self.constraints.iter().filter_map(|counted| Some((counted, counted.near(self.state, info)?)));
         let sum: f64 = near
             .map(|(counted, near)| {
-                near as f64 * counted.weight + (counted.known.constraint.max_skew - 1) as f64
+                near as f64 * counted.weight + (counted.counts.constraint.max_skew - 1) as f64
             })
             .sum();
         #[expect(clippy::cast_possible_truncation, reason = "there are not that many pods")]

@@ -13,7 +13,7 @@ fn helps(plugin: &str, pod: &Pod, event: &ClusterEvent) -> bool {
     let profile = only(plugin);
     let enabled = &profile.plugins[0];
     let hinted = enabled.plugin.hint(&ClusterState::default(), pod, event);
-    assert!(!hinted || enabled.plugin.wants(event.about()), "{plugin} is not told of what it waits for");
+    assert!(!hinted || enabled.plugin.wants(event.about()), "{plugin} does not subscribe to the event");
     hinted
 }
 
@@ -58,7 +58,7 @@ fn fit_hint_accepts_nodes_with_capacity_and_freed_resources() {
     let changes = PodChanges::between(&old, &new);
     let event = ClusterEvent::PodChanged { old, new, changes };
     assert!(helps("NodeResourcesFit", &wants_two, &event));
-    assert!(!helps("NodeResourcesFit", &pod("p", json!({})), &event), "it wants nothing of that");
+    assert!(!helps("NodeResourcesFit", &pod("p", json!({})), &event), "the pod requests no CPU");
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn ports_hint_accepts_deletion_of_a_conflicting_pod() {
 fn affinity_hint_accepts_matching_pods_only() {
     let app = |name: &str| json!({"metadata": {"labels": {"app": name}}});
     let term = json!([{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}]);
-    let saying = |kind: &str| {
+    let required = |kind: &str| {
         pod(
             "p",
             json!({"spec": {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": term}}}}),
         )
     };
-    let (with, without) = (saying("podAffinity"), saying("podAntiAffinity"));
+    let (with, without) = (required("podAffinity"), required("podAntiAffinity"));
     let came = |labels: Value| ClusterEvent::PodPlaced(placed("q", "n", labels));
     assert!(helps("InterPodAffinity", &with, &came(app("db"))));
     assert!(!helps("InterPodAffinity", &with, &came(app("web"))));

@@ -58,7 +58,7 @@ fn do_not_schedule_constraint_rejects_excessive_skew() {
     ] {
         let mut state = cluster_state(&nodes(), &pods(counts));
         let answers = refusals("PodTopologySpread", &mut state, &spreading(constraints.clone()));
-        let order: Vec<_> = state.cache.known_order().to_vec();
+        let order: Vec<_> = state.cache.cached_order().to_vec();
         let name = |index| state.cache.info(index).node.as_ref().unwrap().metadata.name.to_string();
         let mut fitting: Vec<_> = order
             .into_iter()
@@ -156,7 +156,11 @@ fn pods_of_a_replica_set_are_spread_by_default() {
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "controller": true}]}})
     };
     let mut state = cluster_state(&nodes(), &[placed("q", "a", owned("q"))]);
-    assert_eq!(scores("PodTopologySpread", &mut state, &pod("p", owned("p"))), None, "nobody knows that set");
+    assert_eq!(
+        scores("PodTopologySpread", &mut state, &pod("p", owned("p"))),
+        None,
+        "the ReplicaSet is not cached"
+    );
     let set: BySelector = serde_json::from_value(json!({
         "metadata": {"name": "rs", "namespace": "ns"}, "spec": {"selector": {"matchLabels": {"foo": ""}}}}))
     .unwrap();
@@ -166,6 +170,6 @@ fn pods_of_a_replica_set_are_spread_by_default() {
     assert_eq!(
         refusals("PodTopologySpread", &mut state, &pod("p", owned("p"))),
         [""; 4],
-        "it is only a wish"
+        "default constraints are ScheduleAnyway"
     );
 }

@@ -62,16 +62,16 @@ fn two_nodes(provisioner: &str) -> ClusterState {
 #[test]
 fn missing_or_unusable_claim_rejects_the_pod() {
     let mut state = two_nodes("example.com/driver");
-    let asking = pod("p", using(&["data"]));
-    let told = |state: &mut ClusterState| refusals("VolumeBinding", state, &asking).remove(0);
-    assert_eq!(told(&mut state), "persistentvolumeclaim \"data\" not found");
+    let claiming = pod("p", using(&["data"]));
+    let reason = |state: &mut ClusterState| refusals("VolumeBinding", state, &claiming).remove(0);
+    assert_eq!(reason(&mut state), "persistentvolumeclaim \"data\" not found");
     add_claim(&mut state, "data", json!({"spec": {"storageClassName": "early"}}));
-    assert_eq!(told(&mut state), "pod has unbound immediate PersistentVolumeClaims");
+    assert_eq!(reason(&mut state), "pod has unbound immediate PersistentVolumeClaims");
     add_claim(&mut state, "data", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-    assert_eq!(told(&mut state), "persistentvolumeclaim \"data\" is being deleted");
+    assert_eq!(reason(&mut state), "persistentvolumeclaim \"data\" is being deleted");
     add_claim(&mut state, "data", json!({"status": {"phase": "Lost"}, "spec": {"volumeName": "v"}}));
     assert_eq!(
-        told(&mut state),
+        reason(&mut state),
         "persistentvolumeclaim \"data\" bound to non-existent persistentvolume \"v\""
     );
     let own = pod("p", json!({"spec": {"volumes": [{"name": "v", "ephemeral": {}}]}}));
@@ -85,22 +85,22 @@ fn missing_or_unusable_claim_rejects_the_pod() {
 fn bound_volume_restricts_the_pod_to_reachable_nodes() {
     let mut state = two_nodes("example.com/driver");
     add_claim(&mut state, "data", bound_to("v"));
-    let asking = pod("p", using(&["data"]));
+    let claiming = pod("p", using(&["data"]));
     let gone = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
-    assert_eq!(refusals("VolumeBinding", &mut state, &asking), [gone, gone]);
+    assert_eq!(refusals("VolumeBinding", &mut state, &claiming), [gone, gone]);
     add_volume(&mut state, "v", on_node("n2"));
     let conflict = "node(s) didn't match PersistentVolume's node affinity";
-    assert_eq!(refusals("VolumeBinding", &mut state, &asking), [conflict, ""]);
-    assert_eq!(decide(&mut state, &asking), Ok("n2".to_owned()));
+    assert_eq!(refusals("VolumeBinding", &mut state, &claiming), [conflict, ""]);
+    assert_eq!(decide(&mut state, &claiming), Ok("n2".to_owned()));
 }
 
 #[test]
 fn delayed_claim_gets_the_smallest_matching_volume() {
     let mut state = two_nodes("kubernetes.io/no-provisioner");
     add_claim(&mut state, "data", json!({}));
-    let asking = pod("p", using(&["data"]));
+    let claiming = pod("p", using(&["data"]));
     let none = "node(s) didn't find available persistent volumes to bind";
-    assert_eq!(refusals("VolumeBinding", &mut state, &asking), [none, none]);
+    assert_eq!(refusals("VolumeBinding", &mut state, &claiming), [none, none]);
     for (name, more) in [
         ("small", json!({"spec": {"capacity": {"storage": "1Mi"}}})),
         ("taken", json!({"spec": {"claimRef": {"namespace": "ns", "name": "other", "uid": "x"}}})),
@@ -111,11 +111,11 @@ fn delayed_claim_gets_the_smallest_matching_volume() {
         ("elsewhere", on_node("n3")),
     ] {
         add_volume(&mut state, name, more);
-        assert_eq!(refusals("VolumeBinding", &mut state, &asking), [none, none], "{name}");
+        assert_eq!(refusals("VolumeBinding", &mut state, &claiming), [none, none], "{name}");
     }
     add_volume(&mut state, "large", json!({"spec": {"capacity": {"storage": "9Gi"}}}));
     add_volume(&mut state, "fitting", on_node("n2"));
-    let claims = state.storage.claims_of(&asking).unwrap().unwrap();
+    let claims = state.storage.claims_of(&claiming).unwrap().unwrap();
     let on = |state: &ClusterState, name: &str| {
         let node = state.cache.find(name).unwrap().node.clone().unwrap();
         let volumes = state.storage.volumes_on(&claims, &node).unwrap();
@@ -139,28 +139,28 @@ fn delayed_claim_gets_the_smallest_matching_volume() {
 fn volume_is_provisioned_in_allowed_topologies_with_capacity() {
     let mut state = two_nodes("example.com/driver");
     add_claim(&mut state, "data", json!({}));
-    let asking = pod("p", using(&["data"]));
-    assert_eq!(refusals("VolumeBinding", &mut state, &asking), ["", ""]);
+    let claiming = pod("p", using(&["data"]));
+    assert_eq!(refusals("VolumeBinding", &mut state, &claiming), ["", ""]);
     let only_n2 = json!({"allowedTopologies": [{"matchLabelExpressions": [
         {"key": "kubernetes.io/hostname", "values": ["n2"]}]}]});
     add_class(&mut state, "late", "example.com/driver", "WaitForFirstConsumer", only_n2);
     let none = "node(s) didn't find available persistent volumes to bind";
-    assert_eq!(refusals("VolumeBinding", &mut state, &asking), [none, ""]);
+    assert_eq!(refusals("VolumeBinding", &mut state, &claiming), [none, ""]);
     let driver = json!({"metadata": {"name": "example.com/driver"}, "spec": {"storageCapacity": true}});
     state.storage.csi_drivers.insert("example.com/driver".into(), read(driver));
     let no_room = "node(s) did not have enough free storage";
-    assert_eq!(refusals("VolumeBinding", &mut state, &asking), [none, no_room]);
+    assert_eq!(refusals("VolumeBinding", &mut state, &claiming), [none, no_room]);
     let capacity =
         json!({"metadata": {"name": "c"}, "storageClassName": "late", "capacity": "5Gi", "nodeTopology": {}});
     state.storage.capacities.insert(("".into(), "c".into()), read(capacity));
-    assert_eq!(refusals("VolumeBinding", &mut state, &asking), [none, ""]);
+    assert_eq!(refusals("VolumeBinding", &mut state, &claiming), [none, ""]);
     // Another scheduler selected a node already.
     add_claim(
         &mut state,
         "data",
         json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}),
     );
-    assert_eq!(refusals("VolumeBinding", &mut state, &asking), [none, none]);
+    assert_eq!(refusals("VolumeBinding", &mut state, &claiming), [none, none]);
 }
 
 #[test]
@@ -169,15 +169,15 @@ fn volume_zone_labels_restrict_the_node() {
     let mut state =
         cluster_state(&[node("n1", zone("a")), node("n2", zone("b")), node("n3", json!({}))], &[]);
     add_claim(&mut state, "data", bound_to("v"));
-    let asking = pod("p", using(&["data"]));
-    assert_eq!(refusals("VolumeZone", &mut state, &asking)[0], "persistentvolume \"v\" not found");
+    let claiming = pod("p", using(&["data"]));
+    assert_eq!(refusals("VolumeZone", &mut state, &claiming)[0], "persistentvolume \"v\" not found");
     add_volume(&mut state, "v", zone("a"));
-    let mut told = refusals("VolumeZone", &mut state, &asking);
-    told.sort();
-    assert_eq!(told, ["", "", "node(s) had no available volume zone"], "a node without zones is anywhere");
+    let mut reason = refusals("VolumeZone", &mut state, &claiming);
+    reason.sort();
+    assert_eq!(reason, ["", "", "node(s) had no available volume zone"], "a node without zone labels fits");
     let both = json!({"metadata": {"labels": {"failure-domain.beta.kubernetes.io/zone": "a__b"}}});
     add_volume(&mut state, "v", both);
-    assert_eq!(refusals("VolumeZone", &mut state, &asking), ["", "", ""]);
+    assert_eq!(refusals("VolumeZone", &mut state, &claiming), ["", "", ""]);
 }
 
 #[test]
@@ -187,16 +187,16 @@ fn exclusive_claim_or_disk_in_use_rejects_the_pod() {
         &[node("n1", json!({})), node("n2", json!({}))],
         &[placed("user", "n1", using(&["data"]))],
     );
-    let asking = pod("p", using(&["data"]));
+    let claiming = pod("p", using(&["data"]));
     assert_eq!(
-        refusals("VolumeRestrictions", &mut state, &asking)[0],
+        refusals("VolumeRestrictions", &mut state, &claiming)[0],
         "persistentvolumeclaim \"data\" not found"
     );
     add_claim(&mut state, "data", exclusive);
     let taken = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
-    assert_eq!(refusals("VolumeRestrictions", &mut state, &asking), [taken, taken]);
+    assert_eq!(refusals("VolumeRestrictions", &mut state, &claiming), [taken, taken]);
     state.cache.remove_pod("user");
-    assert_eq!(refusals("VolumeRestrictions", &mut state, &asking), ["", ""]);
+    assert_eq!(refusals("VolumeRestrictions", &mut state, &claiming), ["", ""]);
     let disk = json!({"spec": {"volumes": [{"name": "d", "awsElasticBlockStore": {"volumeID": "v"}}]}});
     state.cache.set_pod(&placed("user", "n1", disk.clone()));
     assert_eq!(
@@ -225,12 +225,12 @@ fn volume_limit_of_a_driver_rejects_the_pod() {
     assert_eq!(ask(&mut state, &["a", "b", "c"]), [full, ""]);
     state.cache.set_pod(&placed("user", "n1", using(&["a", "b"])));
     assert_eq!(ask(&mut state, &["c"]), [full, ""]);
-    assert_eq!(ask(&mut state, &["a"]), ["", ""], "it is there already");
+    assert_eq!(ask(&mut state, &["a"]), ["", ""], "the volume is attached already");
     state.cache.remove_pod("user");
     let attached = json!({"metadata": {"name": "x"}, "spec": {"attacher": "example.com/driver", "nodeName": "n1",
                           "source": {"persistentVolumeName": "b"}}});
     state.storage.set_attachment(None, Some(&read(attached)));
-    assert_eq!(ask(&mut state, &["a", "c"]), [full, ""], "what is attached counts though nobody uses it");
+    assert_eq!(ask(&mut state, &["a", "c"]), [full, ""], "attached volumes count even if unused");
     // Unbound claims count for the driver of their StorageClass.
     add_claim(&mut state, "new", json!({}));
     add_claim(&mut state, "newer", json!({}));

@@ -106,7 +106,7 @@ fn remaining_pod_fields_are_parsed() {
     assert_eq!(&*pod.controller.as_ref().unwrap().name, "rs");
     assert_eq!(pod.needed_features.len(), 2);
     assert_eq!(&*pod.gates[0], "wait");
-    assert!(pod.is_preempted && pod.has_place() && !pod.is_assigned());
+    assert!(pod.is_preempted && pod.occupies_node() && !pod.is_assigned());
     assert_eq!(&*pod.scheduled.as_ref().unwrap().reason, "Unschedulable");
     assert!(pod.start_time.is_some());
     assert!(pod.on_node("m").is_assigned());

@@ -12,7 +12,7 @@ use crate::view::Pod;
 
 /// Limit of cached selections; beyond it the least recently used is dropped and recomputed when it is next
 /// used. At 5 000 nodes one takes 20 KB.
-const MAX_QUESTIONS: usize = 512;
+const MAX_SELECTIONS: usize = 512;
 
 /// Namespaces to which a selection applies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,15 +36,15 @@ impl Namespaces {
 
 /// A selection of pods: those that match all of its selectors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Question {
+pub(crate) struct PodSelection {
     pub(crate) all_of: Box<[(Namespaces, Selector)]>,
     /// Excludes terminating pods.
-    pub(crate) staying_only: bool,
+    pub(crate) exclude_terminating: bool,
 }
 
-impl Question {
-    pub(crate) fn means(&self, pod: &Pod) -> bool {
-        !(self.staying_only && pod.is_terminating())
+impl PodSelection {
+    pub(crate) fn matches(&self, pod: &Pod) -> bool {
+        !(self.exclude_terminating && pod.is_terminating())
             && (self.all_of.iter()).all(|(namespaces, selector)| {
                 namespaces.contains(&pod.metadata.namespace) && selector.matches(&pod.labels)
             })
@@ -52,38 +52,38 @@ impl Question {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct NodeCounts {
     by_node: Vec<u32>,
-    last_asked: u64,
+    last_used: u64,
 }
 
 /// The counts of recently used selections.
 #[derive(Debug, Default)]
-pub(crate) struct Matches {
-    answers: HashMap<Question, Answer>,
-    asked: u64,
+pub(crate) struct SelectionCounts {
+    by_selection: HashMap<PodSelection, NodeCounts>,
+    uses: u64,
 }
 
-impl Matches {
+impl SelectionCounts {
     /// Computes the counts of a selection if they are not cached.
-    pub(super) fn ensure(&mut self, question: &Question, nodes: &[NodeInfo]) {
-        self.asked += 1;
-        if let Some(answer) = self.answers.get_mut(question) {
-            answer.last_asked = self.asked;
+    pub(super) fn ensure(&mut self, selection: &PodSelection, nodes: &[NodeInfo]) {
+        self.uses += 1;
+        if let Some(counts) = self.by_selection.get_mut(selection) {
+            counts.last_used = self.uses;
             return;
         }
-        if self.answers.len() >= MAX_QUESTIONS {
-            let oldest = self.answers.iter().min_by_key(|(_, answer)| answer.last_asked);
-            let oldest = oldest.map(|(question, _)| question.clone());
-            oldest.map(|question| self.answers.remove(&question));
+        if self.by_selection.len() >= MAX_SELECTIONS {
+            let oldest = self.by_selection.iter().min_by_key(|(_, counts)| counts.last_used);
+            let oldest = oldest.map(|(selection, _)| selection.clone());
+            oldest.map(|selection| self.by_selection.remove(&selection));
         }
-        let by_node = nodes.iter().map(|info| count(question, info)).collect();
-        self.answers.insert(question.clone(), Answer { by_node, last_asked: self.asked });
+        let by_node = nodes.iter().map(|info| count(selection, info)).collect();
+        self.by_selection.insert(selection.clone(), NodeCounts { by_node, last_used: self.uses });
     }
 
     /// Number of matching pods on each node; none unless [`Self::ensure`] was called before.
-    pub(crate) fn by_node(&self, question: &Question) -> Option<&[u32]> {
-        self.answers.get(question).map(|answer| &*answer.by_node)
+    pub(crate) fn by_node(&self, selection: &PodSelection) -> Option<&[u32]> {
+        self.by_selection.get(selection).map(|counts| &*counts.by_node)
     }
 
     pub(super) fn add(&mut self, index: NodeIndex, pod: &Pod) {
@@ -96,18 +96,18 @@ impl Matches {
 
     fn change(&mut self, index: NodeIndex, pod: &Pod, change: impl Fn(&mut u32)) {
         let slot = index.slot();
-        for (question, answer) in &mut self.answers {
-            if question.means(pod) {
-                if answer.by_node.len() <= slot {
-                    answer.by_node.resize(slot + 1, 0);
+        for (selection, counts) in &mut self.by_selection {
+            if selection.matches(pod) {
+                if counts.by_node.len() <= slot {
+                    counts.by_node.resize(slot + 1, 0);
                 }
-                change(&mut answer.by_node[slot]);
+                change(&mut counts.by_node[slot]);
             }
         }
     }
 }
 
-fn count(question: &Question, info: &NodeInfo) -> u32 {
-    let meant = info.pods.iter().filter(|pod| question.means(pod)).count();
-    u32::try_from(meant).unwrap_or(u32::MAX)
+fn count(selection: &PodSelection, info: &NodeInfo) -> u32 {
+    let matching = info.pods.iter().filter(|pod| selection.matches(pod)).count();
+    u32::try_from(matching).unwrap_or(u32::MAX)
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use coracle_meta::selector::labels::Selector;
 
-use crate::cache::{ColumnId, Namespaces, NodeInfo, Question, ValueId};
+use crate::cache::{ColumnId, Namespaces, NodeInfo, PodSelection, ValueId};
 use crate::cluster_state::ClusterState;
 use crate::view::{Affinity, Term};
 
 /// Namespaces and selector of a term, with the namespace selector resolved to names.
-fn meant(state: &ClusterState, term: &Term) -> (Namespaces, Selector) {
+fn resolve(state: &ClusterState, term: &Term) -> (Namespaces, Selector) {
     let selector = term.selector.clone();
     if term.namespace_selector.is_everything() {
         return (Namespaces::All, selector);
@@ -26,54 +26,58 @@ fn meant(state: &ClusterState, term: &Term) -> (Namespaces, Selector) {
 }
 
 /// The pods that match all of the terms.
-pub(super) fn all_of(state: &ClusterState, terms: &[Arc<Term>]) -> Question {
-    Question { all_of: terms.iter().map(|term| meant(state, term)).collect(), staying_only: false }
+pub(super) fn all_of(state: &ClusterState, terms: &[Arc<Term>]) -> PodSelection {
+    PodSelection {
+        all_of: terms.iter().map(|term| resolve(state, term)).collect(),
+        exclude_terminating: false,
+    }
 }
 
 /// The pods that match one term.
-pub(super) fn one(state: &ClusterState, term: &Term) -> Question {
-    Question { all_of: Box::new([meant(state, term)]), staying_only: false }
+pub(super) fn one(state: &ClusterState, term: &Term) -> PodSelection {
+    PodSelection { all_of: Box::new([resolve(state, term)]), exclude_terminating: false }
 }
 
 /// All selections of pods that an affinity needs.
-pub(super) fn questions(state: &ClusterState, affinity: &Affinity) -> Vec<Question> {
-    let mut questions = Vec::new();
+pub(super) fn selections(state: &ClusterState, affinity: &Affinity) -> Vec<PodSelection> {
+    let mut selections = Vec::new();
     if !affinity.required.is_empty() {
-        questions.push(all_of(state, &affinity.required));
+        selections.push(all_of(state, &affinity.required));
     }
     let wished = affinity.preferred.iter().chain(&affinity.anti_preferred).map(|wish| &wish.term);
-    questions.extend(affinity.anti_required.iter().chain(wished).map(|term| one(state, term)));
-    questions
+    selections.extend(affinity.anti_required.iter().chain(wished).map(|term| one(state, term)));
+    selections
 }
 
 /// Number of matching pods at each value of a topology key.
-pub(super) struct Near {
+pub(super) struct TopologyCounts {
     pub(super) column: Option<ColumnId>,
     by_value: Vec<i64>,
     /// True if any node with the topology key has a matching pod.
-    pub(super) is_anybody: bool,
+    pub(super) has_any: bool,
 }
 
-impl Near {
+impl TopologyCounts {
     /// Counts the matching pods by the values of a topology key.
-    pub(super) fn new(state: &ClusterState, question: &Question, topology_key: &str) -> Self {
+    pub(super) fn new(state: &ClusterState, selection: &PodSelection, topology_key: &str) -> Self {
         let topology = state.cache.topology();
         let column = topology.column(topology_key);
-        let mut near = Self { column, by_value: Vec::new(), is_anybody: false };
-        let (Some(column), Some(by_node)) = (column, state.cache.matches().by_node(question)) else {
-            return near;
+        let mut counts = Self { column, by_value: Vec::new(), has_any: false };
+        let (Some(column), Some(by_node)) = (column, state.cache.selection_counts().by_node(selection))
+        else {
+            return counts;
         };
-        near.by_value = vec![0; topology.width(column)];
-        for index in state.cache.known_order() {
+        counts.by_value = vec![0; topology.width(column)];
+        for index in state.cache.cached_order() {
             let count = by_node.get(index.slot()).copied().unwrap_or(0);
             if count > 0
                 && let Some(value) = topology.value(column, *index)
             {
-                near.by_value[value.slot()] += i64::from(count);
-                near.is_anybody = true;
+                counts.by_value[value.slot()] += i64::from(count);
+                counts.has_any = true;
             }
         }
-        near
+        counts
     }
 
     pub(super) fn value(&self, state: &ClusterState, info: &NodeInfo) -> Option<ValueId> {
