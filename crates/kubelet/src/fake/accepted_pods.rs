@@ -17,7 +17,7 @@ const NODE_ADDRESSES: u32 = 1 << 21;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Accepted {
-    /// UID, which tells it from a later pod of the same name.
+    /// UID, which distinguishes it from a later pod of the same name.
     pub(super) uid: Box<str>,
     pub(super) at: Timestamp,
     pub(super) ip: Ipv4Addr,
@@ -25,7 +25,7 @@ pub(super) struct Accepted {
 
 /// All accepted pods. Not persisted: the pod's status in the API is enough to continue.
 #[derive(Debug, Default)]
-pub(super) struct Hosted {
+pub(super) struct AcceptedPods {
     state: Mutex<State>,
 }
 
@@ -37,7 +37,7 @@ struct State {
     next: u32,
 }
 
-impl Hosted {
+impl AcceptedPods {
     /// Returns the pod with this key and UID. If it is new, it is accepted `at` this time, with the address
     /// it `had` if any. `is_foreign` is true for the addresses of pods that were not accepted yet.
     pub(super) fn accept(
@@ -49,8 +49,8 @@ impl Hosted {
         is_foreign: impl Fn(Ipv4Addr) -> bool,
     ) -> Accepted {
         let mut state = self.state();
-        if let Some(known) = state.accepted.get(key).filter(|known| *known.uid == *uid) {
-            return known.clone();
+        if let Some(existing) = state.accepted.get(key).filter(|existing| *existing.uid == *uid) {
+            return existing.clone();
         }
         state.release(key);
         let ip = had.unwrap_or_else(|| state.free(key.cluster(), is_foreign));
@@ -113,25 +113,28 @@ mod tests {
 
     #[test]
     fn pod_addresses_are_unique_within_a_cluster() {
-        let hosted = Hosted::default();
+        let accepted_pods = AcceptedPods::default();
         let key = |name: &str| ObjectKey::namespaced(ClusterId::default(), "n", name);
         let taken = Ipv4Addr::new(10, 128, 0, 2);
         let accept = |name, uid, had| {
             let at = Timestamp::from_millis(7);
-            hosted.accept(&key(name), uid, at, had, |address| address == taken).ip.to_string()
+            accepted_pods.accept(&key(name), uid, at, had, |address| address == taken).ip.to_string()
         };
         assert_eq!(accept("a", "u1", None), "10.128.0.1");
-        assert_eq!(accept("a", "u1", None), "10.128.0.1", "it keeps its own");
+        assert_eq!(accept("a", "u1", None), "10.128.0.1", "the pod keeps its address");
         assert_eq!(accept("b", "u2", None), "10.128.0.3");
         assert_eq!(accept("c", "u3", Some(taken)), "10.128.0.2");
-        assert_eq!(accept("a", "u4", None), "10.128.0.4", "another pod of that name");
+        assert_eq!(accept("a", "u4", None), "10.128.0.4", "a recreated pod gets a new address");
         let elsewhere = ObjectKey::namespaced(ClusterId::new("blue"), "n", "a");
         let address = Ipv4Addr::new(10, 128, 0, 4);
-        hosted.accept(&elsewhere, "u5", Timestamp::from_millis(7), Some(address), |_| false);
-        hosted.release(&elsewhere);
-        assert!(hosted.state().taken.contains(&(ClusterId::default(), address)), "another cluster's");
-        hosted.release(&key("a"));
-        assert_eq!(hosted.state().accepted.len(), 2);
+        accepted_pods.accept(&elsewhere, "u5", Timestamp::from_millis(7), Some(address), |_| false);
+        accepted_pods.release(&elsewhere);
+        assert!(
+            accepted_pods.state().taken.contains(&(ClusterId::default(), address)),
+            "the address of another cluster stays allocated"
+        );
+        accepted_pods.release(&key("a"));
+        assert_eq!(accepted_pods.state().accepted.len(), 2);
     }
 
     #[test]

@@ -8,23 +8,25 @@ use super::status::{Waiting, time};
 use super::view::{self, Container, ContainerStatus, Pod};
 
 /// True if the reported status of a container is up to date. Times are not compared.
-pub(super) fn is_same(known: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
-    let state = &known.state;
+pub(super) fn is_same(reported: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
+    let state = &reported.state;
     let same_state = match &run.state {
         State::Waiting => {
-            let is_same = |known: &view::Waiting| {
-                (&*known.reason, &*known.message) == (waiting.reason, waiting.message)
+            let is_same = |reported: &view::Waiting| {
+                (&*reported.reason, &*reported.message) == (waiting.reason, waiting.message)
             };
             state.waiting.as_ref().is_some_and(is_same)
         }
         State::BackingOff(_) => {
-            state.waiting.as_ref().is_some_and(|known| &*known.reason == "CrashLoopBackOff")
+            state.waiting.as_ref().is_some_and(|reported| &*reported.reason == "CrashLoopBackOff")
         }
         State::Running { .. } => state.running.is_some(),
-        State::Exited(exit) => state.terminated.as_ref().is_some_and(|known| known.exit_code == exit.code),
+        State::Exited(exit) => {
+            state.terminated.as_ref().is_some_and(|reported| reported.exit_code == exit.code)
+        }
         State::Lost => state.terminated.is_some(),
     };
-    same_state && known.ready == run.ready && known.restart_count == run.restarts
+    same_state && reported.ready == run.ready && reported.restart_count == run.restarts
 }
 
 /// The full status of a container.
@@ -143,10 +145,10 @@ mod tests {
 
     #[test]
     fn durations_and_image_ids_have_the_format_of_the_kubelet() {
-        let shown = |seconds| go_duration(Duration::from_secs(seconds));
-        assert_eq!((shown(80), shown(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
-        let begins = |image: &str| image_id(image).split("@sha256:").next().map(str::to_owned);
-        assert_eq!(begins("registry:5000/a/nginx:1.27").as_deref(), Some("registry:5000/a/nginx"));
-        assert_eq!(begins("nginx@sha256:00").as_deref(), Some("nginx"));
+        let formatted = |seconds| go_duration(Duration::from_secs(seconds));
+        assert_eq!((formatted(80), formatted(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
+        let repository = |image: &str| image_id(image).split("@sha256:").next().map(str::to_owned);
+        assert_eq!(repository("registry:5000/a/nginx:1.27").as_deref(), Some("registry:5000/a/nginx"));
+        assert_eq!(repository("nginx@sha256:00").as_deref(), Some("nginx"));
     }
 }

@@ -6,7 +6,7 @@ use coracle_runtime::informer::timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::rules::Found;
+use super::rules::RuleLookup;
 use super::view::{Node, Pod};
 
 /// A log line.
@@ -62,7 +62,7 @@ pub fn log(node: &Value, pod: &Value, container: &str, previous: bool) -> Result
     let at = started_at(pod, container, previous)?;
     let (node, pod) =
         (Node::deserialize(node).unwrap_or_default(), Pod::deserialize(pod).unwrap_or_default());
-    let rules = Found::new(&pod, &node.metadata.annotations);
+    let rules = RuleLookup::new(&pod, &node.metadata.annotations);
     let usual = || {
         let node = node.metadata.name();
         format!(

@@ -1,19 +1,19 @@
 //! Simulated nodes: their leases are renewed, and the pods bound to them start, become ready, finish, fail,
 //! crash, vanish and terminate as annotations configure, at thousands of nodes in one process.
 //!
-//! Every node with the annotation [`NODE`] is simulated, whoever created it; [`create_nodes`] creates many.
-//! The state of a pod is a function of its rules and of the time (`life`), so only the time of its
+//! Every node with the annotation [`NODE`] is simulated, regardless of its creator; [`create_nodes`] creates many.
+//! The state of a pod is a function of its rules and of the time (`lifecycle`), so only the time of its
 //! acceptance is kept, and a restarted process continues where it was. Pods and nodes are reported through
 //! the API as a kubelet does. `docs/fake-nodes.md` has the rules.
 //!
 //! It belongs to this crate and not to the tests, because users start it too: `coracle up --fake-nodes
 //! 100`.
 
+mod accepted_pods;
 mod command;
 mod container_status;
 mod duration;
-mod hosted;
-mod life;
+mod lifecycle;
 mod logs;
 mod node;
 mod nodes;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use coracle_base::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::hosted::{hash, node_address};
+use super::accepted_pods::{hash, node_address};
 use super::options::{FakeNodes, FakeTaint};
 use super::status::time;
 use super::view::{Condition, Node};
@@ -99,7 +99,7 @@ impl Conditions {
         Self { not_ready: rule("ready") == Some("false"), pressures }
     }
 
-    fn said(&self) -> Vec<Condition> {
+    fn desired(&self) -> Vec<Condition> {
         let condition = |r#type: &str, is_true, [reason, message]: [&str; 2]| Condition {
             r#type: r#type.into(),
             status: if is_true { "True" } else { "False" }.into(),
@@ -123,7 +123,7 @@ impl Conditions {
 fn status(
     name: &str,
     nodes: &FakeNodes,
-    known: &[Condition],
+    reported: &[Condition],
     conditions: &Conditions,
     now: Timestamp,
 ) -> Map<String, Value> {
@@ -135,7 +135,7 @@ fn status(
     let mut status = Map::new();
     status.insert("capacity".to_owned(), amounts.clone());
     status.insert("allocatable".to_owned(), amounts);
-    status.insert("conditions".to_owned(), told(&conditions.said(), known, now));
+    status.insert("conditions".to_owned(), rendered(&conditions.desired(), reported, now));
     let address = node_address(name).to_string();
     let addresses =
         json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]);
@@ -156,43 +156,45 @@ fn status(
     status
 }
 
-fn told(conditions: &[Condition], known: &[Condition], now: Timestamp) -> Value {
-    let told = conditions.iter().map(|said| {
-        let same = |known: &&Condition| known.r#type == said.r#type && known.status == said.status;
-        let since = known.iter().find(same).and_then(|known| known.last_transition_time);
+fn rendered(conditions: &[Condition], reported: &[Condition], now: Timestamp) -> Value {
+    let rendered = conditions.iter().map(|desired| {
+        let same =
+            |reported: &&Condition| reported.r#type == desired.r#type && reported.status == desired.status;
+        let since = reported.iter().find(same).and_then(|reported| reported.last_transition_time);
         json!({
-            "type": said.r#type,
-            "status": said.status,
-            "reason": said.reason,
-            "message": said.message,
+            "type": desired.r#type,
+            "status": desired.status,
+            "reason": desired.reason,
+            "message": desired.message,
             "lastHeartbeatTime": time(now),
             "lastTransitionTime": time(since.unwrap_or(now)),
         })
     });
-    told.collect()
+    rendered.collect()
 }
 
 /// The status patch of a node; none if the reported status is up to date.
 pub(super) fn patch(node: &Node, now: Timestamp) -> Option<Value> {
-    let (conditions, known) = (Conditions::of(node), &node.status.conditions);
+    let (conditions, reported) = (Conditions::of(node), &node.status.conditions);
     let is_new = node.status.capacity.is_empty() || node.status.addresses.is_empty();
-    let said = conditions.said();
-    if !is_new && said.iter().all(|said| is_known(said, known, now)) {
+    let desired = conditions.desired();
+    if !is_new && desired.iter().all(|desired| is_reported(desired, reported, now)) {
         return None;
     }
     let status = if is_new {
-        status(node.metadata.name(), &FakeNodes::new(1), known, &conditions, now)
+        status(node.metadata.name(), &FakeNodes::new(1), reported, &conditions, now)
     } else {
-        Map::from_iter([("conditions".to_owned(), told(&said, known, now))])
+        Map::from_iter([("conditions".to_owned(), rendered(&desired, reported, now))])
     };
     Some(json!({"status": status}))
 }
 
-fn is_known(said: &Condition, known: &[Condition], now: Timestamp) -> bool {
-    let same = |known: &&Condition| {
-        (&known.r#type, &known.status, &known.reason) == (&said.r#type, &said.status, &said.reason)
+fn is_reported(desired: &Condition, reported: &[Condition], now: Timestamp) -> bool {
+    let same = |reported: &&Condition| {
+        (&reported.r#type, &reported.status, &reported.reason)
+            == (&desired.r#type, &desired.status, &desired.reason)
     };
-    let heartbeat = known.iter().find(same).and_then(|known| known.last_heartbeat_time);
+    let heartbeat = reported.iter().find(same).and_then(|reported| reported.last_heartbeat_time);
     heartbeat.is_some_and(|heartbeat| now.since(heartbeat) < STATUS_INTERVAL)
 }
 
@@ -200,9 +202,9 @@ fn is_known(said: &Condition, known: &[Condition], now: Timestamp) -> bool {
 /// interval, so that thousands of nodes wake a worker once a second and not thousands of times.
 pub(super) fn next_renewal(name: &str, now: Timestamp) -> Timestamp {
     let interval_ms = u64::try_from(LEASE_INTERVAL.as_millis()).unwrap_or(u64::MAX);
-    let turn_ms = u64::from(hash(name)) % (interval_ms / 1000) * 1000;
-    let begun = now.as_millis() / interval_ms * interval_ms + turn_ms;
-    let next = if begun > now.as_millis() { begun } else { begun + interval_ms };
+    let slot_ms = u64::from(hash(name)) % (interval_ms / 1000) * 1000;
+    let slot = now.as_millis() / interval_ms * interval_ms + slot_ms;
+    let next = if slot > now.as_millis() { slot } else { slot + interval_ms };
     Timestamp::from_millis(next)
 }
 
@@ -227,10 +229,10 @@ mod tests {
         assert_eq!(body["spec"]["taints"], json!([{"key": "a", "value": "", "effect": "NoSchedule"}]));
         assert_eq!(body["status"]["allocatable"]["cpu"], "4");
         assert_eq!(body["status"]["conditions"][3]["reason"], "KubeletReady");
-        let known: Node = serde_json::from_value(body).unwrap();
-        assert!(known.is_fake() && known.is_alive());
-        assert_eq!(patch(&known, at(5 + 299)), None);
-        assert!(patch(&known, at(5 + 300)).is_some(), "it says the same again now and then");
+        let reported: Node = serde_json::from_value(body).unwrap();
+        assert!(reported.is_fake() && reported.is_alive());
+        assert_eq!(patch(&reported, at(5 + 299)), None);
+        assert!(patch(&reported, at(5 + 300)).is_some(), "the status is reported periodically");
     }
 
     #[test]
@@ -246,14 +248,16 @@ mod tests {
         let status = body(&FakeNodes::new(1), 0, at(5))["status"].take();
         let rules = json!({"fake.coracle.dev/ready": "false", "fake.coracle.dev/pressure": "DiskPressure"});
         let patch = patch(&node(&rules, &status), at(7)).unwrap();
-        let said: Vec<_> = patch["status"]["conditions"]
+        let desired: Vec<_> = patch["status"]["conditions"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|said| (said["status"].as_str().unwrap(), said["lastTransitionTime"].as_str().unwrap()))
+            .map(|desired| {
+                (desired["status"].as_str().unwrap(), desired["lastTransitionTime"].as_str().unwrap())
+            })
             .collect();
         let (before, now) = ("1970-01-01T00:00:05Z", "1970-01-01T00:00:07Z");
-        assert_eq!(said, [("False", before), ("True", now), ("False", before), ("False", now)]);
+        assert_eq!(desired, [("False", before), ("True", now), ("False", before), ("False", now)]);
         assert_eq!(patch["status"].get("capacity"), None);
     }
 

@@ -35,12 +35,15 @@ pub(super) fn controller(client: &Client, clock: &Clock, nodes: &Informer<Node>)
         leases: Objects::of::<Lease>(client),
         clock: clock.clone(),
         nodes: nodes.clone(),
-        leased: Mutex::default(),
+        renewals: Mutex::default(),
     };
-    Controller::new("fake-nodes", reconcile).watches(nodes, of_ours).workers(WORKERS).retry_within(LAST_RETRY)
+    Controller::new("fake-nodes", reconcile)
+        .watches(nodes, simulated_key)
+        .workers(WORKERS)
+        .retry_within(LAST_RETRY)
 }
 
-fn of_ours(change: &Change<Node>) -> Option<ObjectKey> {
+fn simulated_key(change: &Change<Node>) -> Option<ObjectKey> {
     let ours = change.new.as_ref().or(change.old.as_ref()).is_some_and(|node| node.is_fake());
     ours.then(|| change.key.clone())
 }
@@ -52,7 +55,7 @@ struct Kubelets {
     clock: Clock,
     nodes: Informer<Node>,
     /// Leases that exist, with the time of their next renewal.
-    leased: Mutex<HashMap<ObjectKey, Timestamp>>,
+    renewals: Mutex<HashMap<ObjectKey, Timestamp>>,
 }
 
 impl Reconcile for Kubelets {
@@ -60,7 +63,7 @@ impl Reconcile for Kubelets {
 
     async fn reconcile(&self, key: &ObjectKey) -> kube::Result<Action> {
         let Some(node) = self.nodes.store().get(key).filter(|node| node.is_alive()) else {
-            self.leased().remove(&ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name()));
+            self.renewals().remove(&ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name()));
             return Ok(Action::AwaitChange);
         };
         let now = self.clock.now();
@@ -84,15 +87,15 @@ impl Kubelets {
     async fn renew(&self, key: &ObjectKey, node: &Node) -> kube::Result<Timestamp> {
         let lease = ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name());
         let now = self.clock.now();
-        let known = self.leased().get(&lease).copied();
+        let renewal = self.renewals().get(&lease).copied();
         // Nodes are reconciled for many reasons. A time beyond the interval dates from before the clock was
         // set back.
-        if let Some(next) = known.filter(|next| now < *next && *next <= now + node::LEASE_INTERVAL) {
+        if let Some(next) = renewal.filter(|next| now < *next && *next <= now + node::LEASE_INTERVAL) {
             return Ok(next);
         }
-        self.write_lease(&lease, node, now, known.is_some()).await?;
+        self.write_lease(&lease, node, now, renewal.is_some()).await?;
         let next = node::next_renewal(key.name(), now);
-        self.leased().insert(lease, next);
+        self.renewals().insert(lease, next);
         Ok(next)
     }
 
@@ -101,22 +104,22 @@ impl Kubelets {
         lease: &ObjectKey,
         node: &Node,
         now: Timestamp,
-        is_known: bool,
+        exists: bool,
     ) -> kube::Result<()> {
         let micros = now.as_millis().saturating_mul(1000);
         let renewed = MicroTime(i64::try_from(micros).unwrap_or(i64::MAX)).to_string();
-        if !is_known && self.make(lease, node, &renewed).await? {
+        if !exists && self.create_lease(lease, node, &renewed).await? {
             return Ok(());
         }
         let patch = Patch::Merge(json!({"spec": {"renewTime": renewed}}));
         match self.leases.patch::<Written>(lease, &PatchParams::default(), &patch).await {
-            Err(error) if is_gone(&error) => self.make(lease, node, &renewed).await.map(drop),
+            Err(error) if is_gone(&error) => self.create_lease(lease, node, &renewed).await.map(drop),
             done => done.map(drop),
         }
     }
 
     /// Creates a lease. False if it exists already.
-    async fn make(&self, lease: &ObjectKey, node: &Node, renewed: &str) -> kube::Result<bool> {
+    async fn create_lease(&self, lease: &ObjectKey, node: &Node, renewed: &str) -> kube::Result<bool> {
         let owner =
             json!({"apiVersion": "v1", "kind": "Node", "name": lease.name(), "uid": node.metadata.uid()});
         let body = json!({
@@ -135,8 +138,8 @@ impl Kubelets {
         }
     }
 
-    fn leased(&self) -> MutexGuard<'_, HashMap<ObjectKey, Timestamp>> {
-        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
+    fn renewals(&self) -> MutexGuard<'_, HashMap<ObjectKey, Timestamp>> {
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -12,10 +12,10 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
-use super::hosted::Hosted;
+use super::accepted_pods::AcceptedPods;
 use super::nodes::{CONFLICT, is_gone};
 use super::plan::{Plan, plan};
-use super::status::Place;
+use super::status::PodPlacement;
 use super::view::{Node, Pod};
 
 /// Number of concurrent pod writes: enough for the store to batch several in one sync.
@@ -47,7 +47,7 @@ pub(super) fn controller(
         clock: clock.clone(),
         nodes: nodes.clone(),
         pods: pods.clone(),
-        hosted: Hosted::default(),
+        accepted_pods: AcceptedPods::default(),
     };
     let bound = pods.clone();
     Controller::new("fake-pods", reconcile)
@@ -79,7 +79,7 @@ struct Containers {
     clock: Clock,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
-    hosted: Hosted,
+    accepted_pods: AcceptedPods,
 }
 
 impl Reconcile for Containers {
@@ -87,7 +87,7 @@ impl Reconcile for Containers {
 
     async fn reconcile(&self, key: &ObjectKey) -> kube::Result<Action> {
         let Some(pod) = self.pods.store().get(key) else {
-            self.hosted.release(key);
+            self.accepted_pods.release(key);
             return Ok(Action::AwaitChange);
         };
         let node = ObjectKey::cluster_wide(key.cluster().clone(), &*pod.spec.node_name);
@@ -96,21 +96,21 @@ impl Reconcile for Containers {
         };
         // A node gets its address with its first status, and its pods use it.
         let Some(host_ip) = node.internal_ip() else { return Ok(Action::AwaitChange) };
-        let place = self.place(key, &pod, host_ip);
-        let plan = plan(&pod, &node.metadata.annotations, &place, self.clock.now());
+        let placement = self.placement(key, &pod, host_ip);
+        let plan = plan(&pod, &node.metadata.annotations, &placement, self.clock.now());
         self.carry_out(key, &pod, plan).await
     }
 }
 
 impl Containers {
-    fn place(&self, key: &ObjectKey, pod: &Pod, host_ip: &str) -> Place {
+    fn placement(&self, key: &ObjectKey, pod: &Pod, host_ip: &str) -> PodPlacement {
         let now = self.clock.now();
         let has = |address| self.has_address(key.cluster(), address);
         let had = pod.status.pod_ip.parse().ok().filter(|_| !pod.spec.host_network);
         let at = pod.status.start_time.unwrap_or(now);
-        let accepted = self.hosted.accept(key, pod.metadata.uid(), at, had, has);
+        let accepted = self.accepted_pods.accept(key, pod.metadata.uid(), at, had, has);
         let pod_ip = if pod.spec.host_network { host_ip.to_owned() } else { accepted.ip.to_string() };
-        Place { host_ip: host_ip.to_owned(), pod_ip, accepted: accepted.at }
+        PodPlacement { host_ip: host_ip.to_owned(), pod_ip, accepted: accepted.at }
     }
 
     fn has_address(&self, cluster: &ClusterId, address: std::net::Ipv4Addr) -> bool {
@@ -119,9 +119,9 @@ impl Containers {
 
     async fn carry_out(&self, key: &ObjectKey, pod: &Pod, plan: Plan) -> kube::Result<Action> {
         if let Some(status) = plan.status
-            && let Some(unlike) = self.tell(key, status).await?
+            && let Some(other_action) = self.write_status(key, status).await?
         {
-            return Ok(unlike);
+            return Ok(other_action);
         }
         if plan.delete {
             return self.delete(key, pod).await;
@@ -134,12 +134,12 @@ impl Containers {
 
     /// Writes the status. Returns the action to take instead of continuing if the pod was replaced or
     /// deleted.
-    async fn tell(&self, key: &ObjectKey, status: Value) -> kube::Result<Option<Action>> {
+    async fn write_status(&self, key: &ObjectKey, status: Value) -> kube::Result<Option<Action>> {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(status));
         match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
             // The informer will deliver the deletion.
             Err(error) if is_gone(&error) => Ok(Some(Action::AwaitChange)),
-            Err(error) if is_another(&error) => Ok(Some(Action::RequeueAfter(AFTER_CONFLICT))),
+            Err(error) if is_replaced(&error) => Ok(Some(Action::RequeueAfter(AFTER_CONFLICT))),
             done => done.map(|_| None),
         }
     }
@@ -149,14 +149,14 @@ impl Containers {
         let preconditions = Some(Preconditions { uid, resource_version: None });
         let params = DeleteParams { preconditions, ..DeleteParams::default().grace_period(0) };
         match self.objects.delete(key, &params).await {
-            Err(error) if is_another(&error) => Ok(Action::RequeueAfter(AFTER_CONFLICT)),
+            Err(error) if is_replaced(&error) => Ok(Action::RequeueAfter(AFTER_CONFLICT)),
             done => done.map(|()| Action::AwaitChange),
         }
     }
 }
 
 /// True for 409: another pod has the name now, or other clients kept writing.
-fn is_another(error: &kube::Error) -> bool {
+fn is_replaced(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == CONFLICT)
 }
 
@@ -192,7 +192,7 @@ mod tests {
         Client::new(service, "default")
     }
 
-    async fn look(metadata: Value) -> Action {
+    async fn reconcile_pod(metadata: Value) -> Action {
         let spec = json!({"nodeName": "fake-0", "containers": [{"name": "c"}]});
         let client = busy_server(&json!({"metadata": metadata, "spec": spec}));
         let mut manager = Manager::new(client.clone(), ClusterId::default());
@@ -205,12 +205,12 @@ mod tests {
     async fn conflicting_write_is_retried() {
         let again = Action::RequeueAfter(AFTER_CONFLICT);
         let metadata = json!({"namespace": "n", "name": "p", "uid": "u", "resourceVersion": "1"});
-        assert_eq!(look(metadata.clone()).await, again);
+        assert_eq!(reconcile_pod(metadata.clone()).await, again);
         let mut going = metadata;
         going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         going["deletionGracePeriodSeconds"] = 30.into();
         // No status is written for a pod with invalid rules; it is deleted at once.
         going["annotations"] = json!({"fake.coracle.dev/start-after": "soon"});
-        assert_eq!(look(going).await, again);
+        assert_eq!(reconcile_pod(going).await, again);
     }
 }

@@ -77,8 +77,8 @@ impl Syntax {
             },
             Self::Heartbeat => value == "stopped",
             Self::Pressures => {
-                let known = ["MemoryPressure", "DiskPressure", "PIDPressure"];
-                value.split(',').all(|name| known.contains(&name.trim()))
+                let supported = ["MemoryPressure", "DiskPressure", "PIDPressure"];
+                value.split(',').all(|name| supported.contains(&name.trim()))
             }
         }
     }
@@ -111,7 +111,8 @@ pub fn check_rules<'a>(
 
 fn warning(rule: &str, value: &str, scope: RuleScope) -> Option<String> {
     let Some(syntax) = syntax(base(rule), scope) else {
-        let hint = closest(base(rule), scope).map(|known| format!(" (did you mean {PREFIX}{known}?)"));
+        let hint =
+            closest(base(rule), scope).map(|supported| format!(" (did you mean {PREFIX}{supported}?)"));
         let hint = hint.unwrap_or_default();
         return Some(format!("annotation {PREFIX}{rule}: simulated nodes have no such rule{hint}"));
     };
@@ -125,19 +126,19 @@ fn base(rule: &str) -> &str {
     limited.map_or(rule, |(base, _)| base)
 }
 
-fn known(scope: RuleScope) -> impl Iterator<Item = &'static (&'static str, Syntax)> {
+fn supported(scope: RuleScope) -> impl Iterator<Item = &'static (&'static str, Syntax)> {
     let of_nodes = if scope == RuleScope::Node { NODE_RULES } else { &[] };
     POD_RULES.iter().chain(of_nodes)
 }
 
 fn syntax(rule: &str, scope: RuleScope) -> Option<Syntax> {
-    known(scope).find(|(name, _)| *name == rule).map(|(_, syntax)| *syntax)
+    supported(scope).find(|(name, _)| *name == rule).map(|(_, syntax)| *syntax)
 }
 
 /// A known rule whose name differs by one letter removed, added or changed, or by two adjacent letters
 /// swapped.
 fn closest(rule: &str, scope: RuleScope) -> Option<&'static str> {
-    known(scope).map(|(name, _)| *name).find(|name| is_one_edit_apart(name.as_bytes(), rule.as_bytes()))
+    supported(scope).map(|(name, _)| *name).find(|name| is_one_edit_apart(name.as_bytes(), rule.as_bytes()))
 }
 
 fn is_one_edit_apart(a: &[u8], b: &[u8]) -> bool {
@@ -205,7 +206,7 @@ mod tests {
             let expected = format!("annotation {PREFIX}{rule}: simulated nodes have no such rule{expected}");
             assert_eq!(check(RuleScope::Pod, rule, "1s"), [expected]);
         }
-        assert_eq!(check(RuleScope::Pod, "heartbeat", "stopped").len(), 1, "of nodes only");
+        assert_eq!(check(RuleScope::Pod, "heartbeat", "stopped").len(), 1, "the rule applies to nodes only");
     }
 
     #[test]

@@ -87,10 +87,10 @@ pub(super) struct PodRules {
 
 impl ContainerRules {
     /// A container without rules, defined by its command.
-    fn of(course: command::Course) -> Self {
+    fn of(outcome: command::CommandOutcome) -> Self {
         Self {
-            finish_after: course.run,
-            exit_codes: [course.exit_code].into(),
+            finish_after: outcome.run,
+            exit_codes: [outcome.exit_code].into(),
             ready_after: Delay::AT_ONCE,
             unready_after: Delay::Never,
             unready_for: Delay::Never,
@@ -101,26 +101,27 @@ impl ContainerRules {
 impl PodRules {
     /// The rules of a pod on a node with these annotations.
     pub(super) fn of(pod: &Pod, node: &Labels) -> Result<Self, RuleError> {
-        let found = Found::new(pod, node);
+        let found = RuleLookup::new(pod, node);
         // The policy of a Job's pods, of `kubectl run --restart=Never` and of chart tests, which are
         // expected to complete.
         let runs_on = pod.spec.restart_policy == RestartPolicy::Always;
         let run = if runs_on { Delay::Never } else { Delay::After(RUN_TO_COMPLETION) };
         let app = |container: &Container| {
             let run = if is_pause(&container.image) { Delay::Never } else { run };
-            let course = command::course(container).unwrap_or(command::Course { run, exit_code: 0 });
-            found.container(container, ["finish-after", "exit-code"], course)
+            let outcome =
+                command::outcome(container).unwrap_or(command::CommandOutcome { run, exit_code: 0 });
+            found.container(container, ["finish-after", "exit-code"], outcome)
         };
         let init = |container: &Container| {
             if is_sidecar(container) {
                 found.container(container, ["sidecar-finish-after", "sidecar-exit-code"], ENDLESS)
             } else {
-                let course = command::course(container).unwrap_or(AT_ONCE);
-                found.container(container, ["init-after", "init-exit-code"], course)
+                let outcome = command::outcome(container).unwrap_or(AT_ONCE);
+                found.container(container, ["init-after", "init-exit-code"], outcome)
             }
         };
         let ephemeral =
-            |container: &Container| ContainerRules::of(command::course(container).unwrap_or(ENDLESS));
+            |container: &Container| ContainerRules::of(command::outcome(container).unwrap_or(ENDLESS));
         let missing = found.missing_image(pod);
         let start = if missing.is_some() { Delay::Never } else { Delay::AT_ONCE };
         let reason = found.text("waiting-reason", "").or(missing.map(|_| "ImagePullBackOff"));
@@ -143,8 +144,8 @@ impl PodRules {
 }
 
 /// Defaults of containers whose command implies nothing.
-const ENDLESS: command::Course = command::Course { run: Delay::Never, exit_code: 0 };
-const AT_ONCE: command::Course = command::Course { run: Delay::AT_ONCE, exit_code: 0 };
+const ENDLESS: command::CommandOutcome = command::CommandOutcome { run: Delay::Never, exit_code: 0 };
+const AT_ONCE: command::CommandOutcome = command::CommandOutcome { run: Delay::AT_ONCE, exit_code: 0 };
 
 /// True for the pause image, which runs until it is stopped.
 fn is_pause(image: &str) -> bool {
@@ -158,7 +159,7 @@ pub(super) fn is_sidecar(container: &Container) -> bool {
 }
 
 /// The annotations in which rules are looked up.
-pub(super) struct Found<'a> {
+pub(super) struct RuleLookup<'a> {
     pod: &'a Labels,
     node: &'a Labels,
     index: Option<&'a str>,
@@ -166,7 +167,7 @@ pub(super) struct Found<'a> {
     any: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> RuleLookup<'a> {
     pub(super) fn new(pod: &'a Pod, node: &'a Labels) -> Self {
         let Pod { metadata, .. } = pod;
         let index = metadata.annotations.get("batch.kubernetes.io/job-completion-index");
@@ -211,7 +212,7 @@ impl<'a> Found<'a> {
         &self,
         container: &Container,
         [run, exit_code]: [&str; 2],
-        otherwise: command::Course,
+        otherwise: command::CommandOutcome,
     ) -> Result<ContainerRules, RuleError> {
         let name = &*container.name;
         let exit_codes = self.read(exit_code, name, "a list of exit codes such as 1,1,0", exit_codes)?;

@@ -71,8 +71,8 @@ impl Run {
             }
             let finished = rules.finish_after.duration().map(|run| begin + run);
             let Some(finished) = finished.filter(|finished| *finished <= now) else {
-                let (ready, turns) = readiness(rules, begin, now);
-                let next = [turns, finished].into_iter().flatten().min();
+                let (ready, changes_at) = readiness(rules, begin, now);
+                let next = [changes_at, finished].into_iter().flatten().min();
                 return Self { state: State::Running { since: begin }, restarts, last, ready, next };
             };
             let exit = Exit { code: exit_code(rules, restarts), started: begin, finished };
@@ -121,8 +121,8 @@ fn exited(code: i32, started: Timestamp, finished: Timestamp) -> State {
 
 fn exit_code(rules: &ContainerRules, restarts: u32) -> i32 {
     let codes = &rules.exit_codes;
-    let turn = usize::try_from(restarts).unwrap_or(usize::MAX).min(codes.len().saturating_sub(1));
-    codes.get(turn).copied().unwrap_or_default()
+    let index = usize::try_from(restarts).unwrap_or(usize::MAX).min(codes.len().saturating_sub(1));
+    codes.get(index).copied().unwrap_or_default()
 }
 
 fn is_restarted(policy: RestartPolicy, code: i32) -> bool {
@@ -187,7 +187,7 @@ mod tests {
     fn failing_container_is_restarted_until_it_succeeds() {
         let rules = rules(after(0), &[1, 1, 0]);
         let run = |now| Run::at(&rules, RestartPolicy::OnFailure, at(0), at(now));
-        assert_eq!((run(0).restarts, run(0).next), (1, Some(at(1))), "at once, but after a moment");
+        assert_eq!((run(0).restarts, run(0).next), (1, Some(at(1))), "restarted after a millisecond");
         let waiting = run(2);
         assert_eq!((waiting.state, waiting.restarts), (State::BackingOff(FIRST_BACKOFF), 2));
         assert_eq!(run(10_001).completed().map(|exit| exit.finished), Some(at(10_001)));

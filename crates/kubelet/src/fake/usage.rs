@@ -7,7 +7,7 @@ use coracle_runtime::informer::Labels;
 use coracle_runtime::{ClusterId, Informer, ObjectKey};
 
 use super::pods::BY_NODE;
-use super::rules::Found;
+use super::rules::RuleLookup;
 use super::view::{Container, Node, Phase, Pod};
 
 /// Default usage of a container, in percent of its requests.
@@ -112,16 +112,16 @@ fn containers(pod: &Pod, node: &Labels) -> Vec<(String, Amounts)> {
     if pod.status.phase != Phase::Running {
         return Vec::new();
     }
-    let rules = Found::new(pod, node);
+    let rules = RuleLookup::new(pod, node);
     let is_running = |container: &&Container| {
-        let known = pod.status.container_statuses.iter().find(|known| known.name == container.name);
-        known.is_some_and(|known| known.state.running.is_some())
+        let status = pod.status.container_statuses.iter().find(|status| status.name == container.name);
+        status.is_some_and(|status| status.state.running.is_some())
     };
     let running = pod.spec.containers.iter().filter(is_running);
     running.map(|container| (container.name.to_string(), amounts(container, &rules))).collect()
 }
 
-fn amounts(container: &Container, rules: &Found<'_>) -> Amounts {
+fn amounts(container: &Container, rules: &RuleLookup<'_>) -> Amounts {
     let of = |rule: &str, resource: &str, scale: Scale, idle: i128| {
         let requested = container.resources.requests.get(resource).and_then(|text| scaled(text, scale));
         let usual = requested.map_or(idle, |requested| requested * USUAL_PERCENT / 100);

@@ -42,8 +42,8 @@ impl Access {
             Method::DELETE => "delete",
             _ => "",
         };
-        let fine_grained = part(FINE_GRAINED, path);
-        let other = part(SEPARATE, path).unwrap_or(PROXY);
+        let fine_grained = subresource_of(FINE_GRAINED, path);
+        let other = subresource_of(SEPARATE, path).unwrap_or(PROXY);
         fine_grained
             .into_iter()
             .chain([other])
@@ -52,10 +52,10 @@ impl Access {
     }
 }
 
-fn part(table: &[(&str, &'static str)], path: &str) -> Option<&'static str> {
+fn subresource_of(table: &[(&str, &'static str)], path: &str) -> Option<&'static str> {
     let is_within =
         |outer: &str| path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    table.iter().find(|(outer, _)| is_within(outer)).map(|(_, part)| *part)
+    table.iter().find(|(outer, _)| is_within(outer)).map(|(_, subresource_of)| *subresource_of)
 }
 
 /// True if the path is unambiguous: no `..`, no empty segments, no encoded separators.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn paths_require_the_permissions_of_the_kubelet() {
-        for (path, parts) in [
+        for (path, subresources) in [
             ("/", &["proxy"][..]),
             ("/exec/n/p/c", &["proxy"]),
             ("/run/n/p/c", &["proxy"]),
@@ -101,7 +101,7 @@ mod tests {
         ] {
             let accesses = Access::all_of("a", &Method::GET, path);
             let found: Vec<&str> = accesses.iter().map(|access| access.subresource).collect();
-            assert_eq!(found, parts, "{path}");
+            assert_eq!(found, subresources, "{path}");
             assert!(accesses.iter().all(|access| access.node == "a" && access.verb == "get"));
         }
     }

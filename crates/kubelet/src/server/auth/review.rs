@@ -24,11 +24,11 @@ const ALLOWED_TTL: Duration = Duration::from_secs(300);
 const REFUSED_TTL: Duration = Duration::from_secs(30);
 
 /// Cached results of each type: the kubelet's limit for access reviews.
-const MAX_ANSWERS: usize = 8192;
+const MAX_CACHED: usize = 8192;
 
 /// Number of concurrent reviews; further ones wait. Unauthenticated clients can cause reviews, and must not
 /// be able to flood the API server.
-const MAX_QUESTIONS: usize = 64;
+const MAX_CONCURRENT_REVIEWS: usize = 64;
 
 /// Time limit of a review, including the time it waits for others.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -157,7 +157,7 @@ pub(super) struct CachedReviewer<R> {
     accesses: Cache<bool>,
     /// Random per process, so that colliding inputs cannot be prepared.
     key: hmac::Key,
-    questions: Semaphore,
+    permits: Semaphore,
 }
 
 impl<R: Reviewer> CachedReviewer<R> {
@@ -166,20 +166,20 @@ impl<R: Reviewer> CachedReviewer<R> {
         let secret: [[u8; 8]; 4] = std::array::from_fn(|_| rng.u64().to_le_bytes());
         Self {
             reviewer,
-            tokens: Cache::new(MAX_ANSWERS, clock.clone()),
-            accesses: Cache::new(MAX_ANSWERS, clock),
+            tokens: Cache::new(MAX_CACHED, clock.clone()),
+            accesses: Cache::new(MAX_CACHED, clock),
             key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_flattened()),
-            questions: Semaphore::new(MAX_QUESTIONS),
+            permits: Semaphore::new(MAX_CONCURRENT_REVIEWS),
         }
     }
 
     /// The user of a token; none if it is invalid.
     pub(super) async fn review_token(&self, token: &str) -> Result<Option<Arc<User>>, ReviewError> {
         let digest = self.digest(&[token.into()]);
-        if let Some(known) = self.tokens.get(&digest) {
-            return Ok(known);
+        if let Some(cached) = self.tokens.get(&digest) {
+            return Ok(cached);
         }
-        let user = self.ask(self.reviewer.review_token(token)).await?;
+        let user = self.limited(self.reviewer.review_token(token)).await?;
         let user = user.map(|user| Arc::new(authenticated(user)));
         self.tokens.put(digest, user.clone(), TOKEN_TTL);
         Ok(user)
@@ -188,10 +188,10 @@ impl<R: Reviewer> CachedReviewer<R> {
     /// True if a user has a permission on a node.
     pub(super) async fn review_access(&self, user: &User, access: &Access) -> Result<bool, ReviewError> {
         let digest = self.digest_of_access(user, access);
-        if let Some(known) = self.accesses.get(&digest) {
-            return Ok(known);
+        if let Some(cached) = self.accesses.get(&digest) {
+            return Ok(cached);
         }
-        let allowed = self.ask(self.reviewer.review_access(user, access)).await?;
+        let allowed = self.limited(self.reviewer.review_access(user, access)).await?;
         self.accesses.put(digest, allowed, if allowed { ALLOWED_TTL } else { REFUSED_TTL });
         Ok(allowed)
     }
@@ -200,12 +200,15 @@ impl<R: Reviewer> CachedReviewer<R> {
         self.digest(&parts(user, access))
     }
 
-    async fn ask<T>(&self, question: impl Future<Output = Result<T, ReviewError>>) -> Result<T, ReviewError> {
-        let answered = async {
-            let _turn = self.questions.acquire().await.map_err(|_closed| ReviewError::Timeout)?;
-            question.await
+    async fn limited<T>(
+        &self,
+        review: impl Future<Output = Result<T, ReviewError>>,
+    ) -> Result<T, ReviewError> {
+        let result = async {
+            let _permit = self.permits.acquire().await.map_err(|_closed| ReviewError::Timeout)?;
+            review.await
         };
-        tokio::time::timeout(TIMEOUT, answered).await.map_err(|_late| ReviewError::Timeout)?
+        tokio::time::timeout(TIMEOUT, result).await.map_err(|_late| ReviewError::Timeout)?
     }
 
     /// Hashes each part with its length, so that different lists of parts have different input.
