@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::authentication::{self, Loaded};
+use crate::authentication::{self, LoadedAuthentication};
 use crate::config::{Config, StoreConfig};
 use crate::data_dir;
 use crate::error::StartError;
@@ -258,7 +258,7 @@ fn start_scheduler(
 
 /// TLS listeners with the data clients need to connect to them, and the signer of service account tokens.
 struct Secured {
-    authentication: Arc<Loaded>,
+    authentication: Arc<LoadedAuthentication>,
     token_signer: Arc<RotatingSigner>,
     listeners: Vec<TlsListener>,
     urls: Vec<String>,
@@ -285,7 +285,7 @@ impl Secured {
         let reading = move || authentication::load(&settings);
         let authentication = Arc::new(Task::spawn_blocking("authentication", reading).await??);
         if listeners.is_empty() {
-            return Self::unreachable(authentication);
+            return Self::without_listeners(authentication);
         }
         let port = addresses.first().map(SocketAddr::port);
         let (addresses, now) = (addresses.to_vec(), clock.now());
@@ -296,8 +296,8 @@ impl Secured {
         let site = Site { endpoint, client_ca: Some(prepared.ca.clone()), front_proxy };
         let (urls, kubeconfig) = (prepared.urls.clone(), Some(prepared.kubeconfig.clone()));
         let socket = Socket::open(&config.data_dir);
-        let known = Arc::clone(&authentication);
-        let (rotation, parts) = Rotation::new(config, addresses, clock.clone(), known, prepared)?;
+        let loaded = Arc::clone(&authentication);
+        let (rotation, parts) = Rotation::new(config, addresses, clock.clone(), loaded, prepared)?;
         Ok(Self {
             authentication,
             token_signer: parts.tokens,
@@ -311,8 +311,8 @@ impl Secured {
         })
     }
 
-    fn unreachable(authentication: Arc<Loaded>) -> Result<Self, StartError> {
-        let signer = authentication.signer(&pki::passing_account_keys()?)?;
+    fn without_listeners(authentication: Arc<LoadedAuthentication>) -> Result<Self, StartError> {
+        let signer = authentication.signer(&pki::ephemeral_account_keys()?)?;
         Ok(Self {
             authentication,
             token_signer: Arc::new(RotatingSigner::new(signer)),

@@ -11,7 +11,7 @@ use kube::Client;
 use crate::clusters::{self, ClusterInfo};
 pub use crate::pki::{Item, KubeconfigRequest, Role, Rotation, create_kubeconfig, list};
 use crate::pki::{PkiError, request_rotation};
-use crate::rotation::{ASKED_LIMIT, socket_path};
+use crate::rotation::{RESPONSE_TIMEOUT, socket_path};
 
 /// The result of [`rotate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub struct Rotated {
 pub fn rotate(data_dir: &Path, rotation: &Rotation) -> Result<Rotated, PkiError> {
     let names = request_rotation(data_dir, rotation)?;
     let path = socket_path(data_dir);
-    let done = match ask(&path) {
-        Ok(answer) if answer.trim() == "ok" => true,
-        Ok(answer) => return Err(PkiError::Server { message: answer.trim().to_owned() }),
+    let done = match request_reload(&path) {
+        Ok(response) if response.trim() == "ok" => true,
+        Ok(response) => return Err(PkiError::Server { message: response.trim().to_owned() }),
         // Nothing listens, so the server does not run.
-        Err(error) if is_nobody(&error) => false,
+        Err(error) if is_not_running(&error) => false,
         Err(source) => return Err(PkiError::Io { operation: "reach the server at", path, source }),
     };
     Ok(Rotated { names, done })
@@ -55,14 +55,14 @@ pub async fn cluster_reference(client: &Client, id: &str) -> Result<ClusterRefer
     Ok(ClusterReference { id, uid })
 }
 
-fn is_nobody(error: &io::Error) -> bool {
+fn is_not_running(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn ask(path: &Path) -> io::Result<String> {
+fn request_reload(path: &Path) -> io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(ASKED_LIMIT))?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
 }

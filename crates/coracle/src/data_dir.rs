@@ -12,14 +12,14 @@ use coracle_base::Task;
 use crate::error::StorageError;
 use crate::trusted_files::{self, Links, OpenError};
 
-/// For the owner only, because Secrets and private keys lie in it.
+/// For the owner only, because it contains Secrets and private keys.
 const MODE: u32 = 0o700;
 
 /// The file whose lock says that a server runs on the directory. It stays after the server has ended: a file that is
 /// removed while another process waits to lock it would let two processes hold a lock, each of its own file.
 const LOCK_NAME: &str = "coracle.lock";
 
-/// A process id has at most ten digits. A longer file is not ours, and is not read to its end.
+/// A process id has at most ten digits. A longer file was not written by a server, and is not read to its end.
 const MAX_PID_BYTES: u64 = 16;
 
 /// The lock of a data directory. The system releases it when the file is closed, also by `kill -9`.

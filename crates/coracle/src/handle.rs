@@ -234,7 +234,7 @@ impl Handle {
     /// and new connections with a hint to retry; closes the store; unlocks the data directory. When it
     /// returns nothing is left running, and the same directory and ports may be used again.
     ///
-    /// The report says whether the store ended in failure. A program that runs the cluster should then exit with a code
+    /// The report contains the error of closing the store, if there is one. A program that runs the cluster should then exit with a code
     /// other than zero, so that its supervisor and its operator notice.
     pub async fn shutdown(self) -> ShutdownReport {
         self.stopping.cancel();
@@ -256,7 +256,7 @@ impl Handle {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// The failure in which the store ended: its files could not be written any more, or etcd did not answer.
+    /// The error of closing the store: its files could no longer be written, or etcd did not respond.
     pub store: Result<(), StoreError>,
 }
 

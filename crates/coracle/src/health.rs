@@ -22,7 +22,7 @@ pub(crate) fn checks(store: &Store, stopping: &CancellationToken) -> HealthCheck
 /// Checks that writes are accepted, and reads a key.
 ///
 /// `/livez` fails only where a restart helps, because supervisors restart on it: it reopens a store that refuses writes
-/// since its log failed, but makes no space on a full disk. An etcd that does not answer fails both probes, as it does in
+/// since its log failed, but frees no space on a full disk. An etcd that does not answer fails both probes, as it does in
 /// kube-apiserver; the store tests by itself whether it answers again.
 async fn check(store: &Store) -> Result<(), Unhealthy> {
     let failed = |error: &Error| Unhealthy::Failed(ErrorChain(error).to_string());
@@ -78,7 +78,7 @@ mod tests {
             }
         }
 
-        /// Whether a probe passed, and its response text.
+        /// Sends a probe. Returns true if it passed, and the response text.
         async fn probe(&self, path: &str) -> (bool, String) {
             let request = http::Request::get(path).body(Vec::new()).unwrap();
             match self.client.request_text(request).await {

@@ -329,11 +329,11 @@ mod tests {
         let secret = secret(&token, &request, NOW);
         assert_eq!(secret.type_.as_deref(), Some("bootstrap.kubernetes.io/token"));
         assert_eq!(secret.metadata.name.as_deref(), Some("bootstrap-token-abcdef"));
-        let told = info(&secret).unwrap();
-        assert_eq!(told.expires.as_deref(), Some("2027-01-16T08:00:00Z"));
-        assert_eq!((told.usages, told.groups), (request.usages, request.groups));
-        assert_eq!((told.usage_limit.as_deref(), told.used), (Some("3"), 0));
-        assert_eq!(told.description, "for a test");
+        let listed = info(&secret).unwrap();
+        assert_eq!(listed.expires.as_deref(), Some("2027-01-16T08:00:00Z"));
+        assert_eq!((listed.usages, listed.groups), (request.usages, request.groups));
+        assert_eq!((listed.usage_limit.as_deref(), listed.used), (Some("3"), 0));
+        assert_eq!(listed.description, "for a test");
         let endless = TokenRequest { life: None, ..TokenRequest::default() };
         assert_eq!(info(&super::secret(&token, &endless, NOW)).unwrap().expires, None);
     }

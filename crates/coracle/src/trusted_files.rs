@@ -115,7 +115,7 @@ pub(crate) enum Links {
 /// Opens a directory that only its owner can write.
 pub(crate) fn open_dir(path: &Path, links: Links) -> Result<File, OpenError> {
     let dir = open(path, OFlags::DIRECTORY, links)?;
-    judge(path, &dir.metadata()?, Secrecy::Public)?;
+    check_trust(path, &dir.metadata()?, Secrecy::Public)?;
     Ok(dir)
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<Vec<u8>>, Ope
     if !metadata.is_file() {
         return Err(UntrustedFile::Special { path: path.to_owned() }.into());
     }
-    judge(path, &metadata, secrecy)?;
+    check_trust(path, &metadata, secrecy)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(Some(bytes))
@@ -142,7 +142,7 @@ pub(crate) fn read_named(path: &Path) -> Result<Vec<u8>, OpenError> {
     let mut file = open(path, OFlags::empty(), Links::Followed)?;
     let metadata = file.metadata()?;
     if metadata.is_file() {
-        judge(path, &metadata, Secrecy::Public)?;
+        check_trust(path, &metadata, Secrecy::Public)?;
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
@@ -162,7 +162,7 @@ pub(crate) fn check_entries(dir: &Path) -> Result<(), OpenError> {
         if metadata.is_symlink() {
             return Err(UntrustedFile::SymbolicLink { path }.into());
         }
-        judge(&path, &metadata, Secrecy::Public)?;
+        check_trust(&path, &metadata, Secrecy::Public)?;
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ pub(crate) fn open_or_create_private(path: &Path) -> Result<File, OpenError> {
     if !metadata.is_file() {
         return Err(UntrustedFile::Special { path: path.to_owned() }.into());
     }
-    judge(path, &metadata, Secrecy::Public)?;
+    check_trust(path, &metadata, Secrecy::Public)?;
     if metadata.mode() & OPEN_TO_OTHERS != 0 {
         file.set_permissions(Permissions::from_mode(PRIVATE_MODE))?;
     }
@@ -205,12 +205,18 @@ fn open_with(mut options: OpenOptions, path: &Path, flags: OFlags, links: Links)
     })
 }
 
-fn judge(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), UntrustedFile> {
-    judge_as(geteuid().as_raw(), path, metadata.uid(), metadata.mode(), secrecy)
+fn check_trust(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), UntrustedFile> {
+    check_trust_as(geteuid().as_raw(), path, metadata.uid(), metadata.mode(), secrecy)
 }
 
 /// Files owned by root are trusted: root can write everything anyway.
-fn judge_as(user: u32, path: &Path, owner: u32, mode: u32, secrecy: Secrecy) -> Result<(), UntrustedFile> {
+fn check_trust_as(
+    user: u32,
+    path: &Path,
+    owner: u32,
+    mode: u32,
+    secrecy: Secrecy,
+) -> Result<(), UntrustedFile> {
     let path = path.to_owned();
     let mode = mode & 0o7777;
     if owner != user && owner != 0 {
@@ -252,13 +258,13 @@ mod tests {
             (1000, 0o40_777, Secrecy::Public, Some("chmod go-w /d/pki/ca.key")),
             (1000, 0o100_640, Secrecy::Private, Some("chmod 600 /d/pki/ca.key")),
         ] {
-            let text = judge_as(1000, path, owner, mode, secrecy).map_err(|error| error.to_string());
+            let text = check_trust_as(1000, path, owner, mode, secrecy).map_err(|error| error.to_string());
             match fix {
                 None => assert_eq!(text, Ok(())),
                 Some(fix) => assert!(text.clone().is_err_and(|text| text.ends_with(fix)), "{text:?}"),
             }
         }
-        assert!(judge_as(0, path, 1000, 0o100_600, Secrecy::Public).is_err(), "root trusts only root");
+        assert!(check_trust_as(0, path, 1000, 0o100_600, Secrecy::Public).is_err(), "root trusts only root");
     }
 
     #[test]

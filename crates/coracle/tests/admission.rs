@@ -11,9 +11,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
 /// Labels every ConfigMap, and rejects those named `never`.
-struct House;
+struct TestPlugin;
 
-impl Plugin for House {
+impl Plugin for TestPlugin {
     fn name(&self) -> &str {
         "House"
     }
@@ -57,7 +57,7 @@ async fn admission_plugin_of_the_embedder_mutates_and_rejects() {
     let mut config = Config::new("/nothing/is/written/there");
     config.store = StoreConfig::Memory;
     config.listen.clear();
-    let extensions = Extensions { admission: vec![Arc::new(House)], ..Extensions::default() };
+    let extensions = Extensions { admission: vec![Arc::new(TestPlugin)], ..Extensions::default() };
     let cluster = Coracle::start_with(config, extensions).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     let map = |name: &str| serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();

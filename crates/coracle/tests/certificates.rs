@@ -58,7 +58,7 @@ fn kubeconfig_as(cluster: &Handle, user: serde_json::Value) -> Kubeconfig {
     kubeconfig
 }
 
-async fn who(client: &Client) -> (String, Vec<String>) {
+async fn identity_of(client: &Client) -> (String, Vec<String>) {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
     let user = review.status.unwrap().user_info.unwrap();
@@ -85,7 +85,7 @@ fn request(name: &str, subject: [&str; 2], signer: &str) -> (CertificateSigningR
 }
 
 /// Creates a certificate signing request and returns its key.
-async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
+async fn request_certificate(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
     let (request, key) = request(name, subject, signer);
     let requests = Api::<CertificateSigningRequest>::all(client.clone());
     requests.create(&PostParams::default(), &request).await.unwrap();
@@ -116,10 +116,10 @@ async fn client_with(cluster: &Handle, name: &str, key: &KeyPair) -> Client {
 #[tokio::test]
 async fn approved_request_is_signed_and_the_certificate_is_accepted() {
     let (cluster, _dir) = start().await;
-    let key = ask(&cluster.client(), "jane", ["dev", "jane"], CLIENT).await;
+    let key = request_certificate(&cluster.client(), "jane", ["dev", "jane"], CLIENT).await;
     cluster.run_until_idle().await.unwrap();
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
-    assert!(!is_issued(&requests.get("jane").await.unwrap()), "nobody has approved it");
+    assert!(!is_issued(&requests.get("jane").await.unwrap()), "issued without approval");
 
     let condition =
         json!({"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "ok"});
@@ -127,7 +127,7 @@ async fn approved_request_is_signed_and_the_certificate_is_accepted() {
     requests.patch_approval("jane", &PatchParams::default(), &approval).await.unwrap();
     let jane = client_with(&cluster, "jane", &key).await;
     let expected = ("jane".to_owned(), vec!["dev".to_owned(), "system:authenticated".to_owned()]);
-    assert_eq!(who(&jane).await, expected);
+    assert_eq!(identity_of(&jane).await, expected);
     let page = metrics(&cluster).await;
     for series in [
         "apiserver_certificates_registry_csr_requested_duration_total{signerName=\"kubernetes.io/kube-apiserver-client\"} 1",
@@ -188,7 +188,7 @@ async fn certificate_signed_in_another_cluster_is_valid_there_only() {
         let request = http::Request::get(path).body(kube::client::Body::empty()).unwrap();
         jane.send(request).await.unwrap().status().as_u16()
     };
-    assert_eq!(code("/clusters/blue/api/v1/pods").await, 403, "she is known there, and has no role");
+    assert_eq!(code("/clusters/blue/api/v1/pods").await, 403, "authenticated, but without a role");
     assert_eq!(code("/clusters/green/api/v1/pods").await, 401);
     assert_eq!(code("/api/v1/pods").await, 401);
     cluster.shutdown().await;
@@ -197,7 +197,7 @@ async fn certificate_signed_in_another_cluster_is_valid_there_only() {
 #[tokio::test]
 async fn request_violating_the_rules_of_its_signer_fails() {
     let (cluster, _dir) = start().await;
-    ask(&cluster.client(), "node", ["dev", "jane"], KUBELET).await;
+    request_certificate(&cluster.client(), "node", ["dev", "jane"], KUBELET).await;
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
     let condition =
         json!({"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "ok"});
@@ -239,20 +239,23 @@ async fn token_with_usage_limit_lets_that_many_nodes_join() {
     let request = TokenRequest { usage_limit: Some(1), ..TokenRequest::default() };
     let token = tokens::create(cluster.client(), &request, Clock::system().now()).await.unwrap();
     let joining = client_of(kubeconfig_as(&cluster, json!({"token": token.expose()}))).await;
-    assert_eq!(who(&joining).await.0, format!("system:bootstrap:{}", token.id()));
+    assert_eq!(identity_of(&joining).await.0, format!("system:bootstrap:{}", token.id()));
 
-    let key = ask(&joining, "a", ["system:nodes", "system:node:a"], KUBELET).await;
+    let key = request_certificate(&joining, "a", ["system:nodes", "system:node:a"], KUBELET).await;
     let node = client_with(&cluster, "a", &key).await;
     let expected = vec!["system:nodes".to_owned(), "system:authenticated".to_owned()];
-    assert_eq!(who(&node).await, ("system:node:a".to_owned(), expected));
+    assert_eq!(identity_of(&node).await, ("system:node:a".to_owned(), expected));
 
-    ask(&joining, "b", ["system:nodes", "system:node:b"], KUBELET).await;
+    request_certificate(&joining, "b", ["system:nodes", "system:node:b"], KUBELET).await;
     cluster.run_until_idle().await.unwrap();
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
     let second = requests.get("b").await.unwrap();
-    assert!(second.status.is_none_or(|status| status.conditions.is_none()), "the token is used up");
-    let told = tokens::list(cluster.client()).await.unwrap();
-    assert_eq!((told.len(), told[0].used, told[0].usage_limit.as_deref()), (1, 1, Some("1")));
+    assert!(
+        second.status.is_none_or(|status| status.conditions.is_none()),
+        "the usage limit of the token is reached"
+    );
+    let listed = tokens::list(cluster.client()).await.unwrap();
+    assert_eq!((listed.len(), listed[0].used, listed[0].usage_limit.as_deref()), (1, 1, Some("1")));
     tokens::delete(cluster.client(), token.id()).await.unwrap();
     let secrets = Api::<Secret>::namespaced(cluster.client(), "kube-system");
     assert!(secrets.get_opt(&format!("bootstrap-token-{}", token.id())).await.unwrap().is_none());
@@ -262,14 +265,14 @@ async fn token_with_usage_limit_lets_that_many_nodes_join() {
 fn rotate(dir: &Path, names: &[&str], authorities: bool) {
     let names = names.iter().map(ToString::to_string).collect();
     let rotated = certs::rotate(dir, &Rotation { names, authorities }).unwrap();
-    assert!(rotated.done, "the cluster runs");
+    assert!(rotated.done, "the server runs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rotated_certificates_leave_clients_connected() {
     let (cluster, dir) = start().await;
     let (old, before) = (client_of(admin_kubeconfig(&cluster)).await, certs::list(dir.path()).unwrap());
-    assert_eq!(who(&old).await.0, "kubernetes-admin");
+    assert_eq!(identity_of(&old).await.0, "kubernetes-admin");
     let path = dir.path().to_owned();
     tokio::task::spawn_blocking(move || rotate(&path, &[], false)).await.unwrap();
     let after = certs::list(dir.path()).unwrap();
@@ -279,9 +282,9 @@ async fn rotated_certificates_leave_clients_connected() {
     for name in ["apiserver", "admin", "front-proxy-client"] {
         assert_ne!(expiry(&before, name).1, expiry(&after, name).1, "{name}");
     }
-    assert_eq!(who(&old).await.0, "kubernetes-admin", "an old kubeconfig is good until it expires");
+    assert_eq!(identity_of(&old).await.0, "kubernetes-admin", "an old kubeconfig is valid until it expires");
     let new = client_of(admin_kubeconfig(&cluster)).await;
-    assert_eq!(who(&new).await.0, "kubernetes-admin");
+    assert_eq!(identity_of(&new).await.0, "kubernetes-admin");
     cluster.shutdown().await;
     let left = std::fs::read_dir(dir.path().join("pki")).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name == "reload.sock" || name == "rotate").collect();
@@ -309,7 +312,7 @@ async fn new_authority_is_published_before_it_signs() {
         count(map, "client-ca-file") == 2 && count(map, "requestheader-client-ca-file") == 2
     })
     .await;
-    assert_eq!(who(&old).await.0, "kubernetes-admin");
+    assert_eq!(identity_of(&old).await.0, "kubernetes-admin");
     let again = certs::rotate(dir.path(), &Rotation { authorities: true, ..Rotation::default() });
     assert!(again.unwrap_err().to_string().starts_with("ca is being replaced already"));
     cluster.shutdown().await;
@@ -335,7 +338,7 @@ async fn tokens_of_a_rotated_key_stay_valid() {
     assert_ne!(key_of(&old), key_of(&new));
     for token in [old, new] {
         let client = client_of(kubeconfig_as(&cluster, json!({"token": token}))).await;
-        assert_eq!(who(&client).await.0, "system:serviceaccount:default:default");
+        assert_eq!(identity_of(&client).await.0, "system:serviceaccount:default:default");
     }
     cluster.shutdown().await;
 }
@@ -350,6 +353,6 @@ async fn kubeconfig_of_an_additional_user_is_accepted() {
     let text = certs::create_kubeconfig(dir.path(), &request, Clock::system().now()).unwrap();
     let jane = client_of(Kubeconfig::from_yaml(&text).unwrap()).await;
     let expected = ["dev", "ops", "system:authenticated"].map(str::to_owned).to_vec();
-    assert_eq!(who(&jane).await, ("jane".to_owned(), expected));
+    assert_eq!(identity_of(&jane).await, ("jane".to_owned(), expected));
     cluster.shutdown().await;
 }

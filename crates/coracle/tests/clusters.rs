@@ -127,7 +127,7 @@ async fn deleted_cluster_leaves_no_work_and_its_id_can_be_reused() {
         let stored = server.0.clusters().await.unwrap()[1].usage;
         assert_eq!((stored.bytes, stored.objects), (0, 0));
         server.fill("t1").await;
-        assert!(server.watches().await > watches, "the custom kind is followed");
+        assert!(server.watches().await > watches, "the custom resource is watched");
         server.0.delete_cluster("t1").await.unwrap();
         let after = server.idle().await;
         assert_eq!(after.delayed, before.delayed, "nothing is retried in a deleted cluster");

@@ -74,10 +74,10 @@ async fn server_without_controllers_reconciles_custom_resources_only() {
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client(), "blue");
     assert!(accounts.get_opt("default").await.unwrap().is_none());
     let status = pods.get("p").await.unwrap().status.unwrap();
-    assert_eq!(status.conditions, None, "nobody has looked at it");
+    assert_eq!(status.conditions, None, "the pod was scheduled");
     let conditions = definitions.get("boats.example.org").await.unwrap().status.unwrap().conditions.unwrap();
     let is_served = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
-    assert!(is_served, "custom kinds are the server's own business");
+    assert!(is_served, "the definition is not established");
     cluster.shutdown().await;
 }
 
@@ -136,7 +136,7 @@ async fn deleted_namespace_deletes_its_content() {
         "{said:?}"
     );
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "blue");
-    assert!(accounts.get_opt("default").await.unwrap().is_none(), "gone, and not made again");
+    assert!(accounts.get_opt("default").await.unwrap().is_none(), "the service account was recreated");
 
     let let_go = json!({"metadata": {"finalizers": null}});
     config_maps.patch("held", &PatchParams::default(), &Patch::Merge(let_go)).await.unwrap();
@@ -257,7 +257,7 @@ async fn idle_server_has_completed_all_reconciles() {
         Api::<ConfigMap>::namespaced(client.clone(), &namespace).get(ROOT_CA).await.unwrap();
     }
     let again = tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
-    assert_eq!(again, report, "there was nothing left to do");
+    assert_eq!(again, report, "there were further reconciles");
     cluster.shutdown().await;
 }
 

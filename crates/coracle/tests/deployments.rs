@@ -131,7 +131,7 @@ async fn replica_set_keeps_its_number_of_pods() {
     idle(&cluster).await;
     let left: Vec<_> = all_pods(&client).await.into_iter().filter(|pod| pod.name_any() != "orphan").collect();
     assert_eq!(left.len(), 1);
-    assert_eq!(left[0].status.as_ref().unwrap().phase.as_deref(), Some("Running"), "the one that was ready");
+    assert_eq!(left[0].status.as_ref().unwrap().phase.as_deref(), Some("Running"), "the ready pod was kept");
     assert_eq!(sets.get("r").await.unwrap().status.unwrap().replicas, 1);
     let deleted = events_about(&client, "ReplicaSet").await;
     assert_eq!(deleted.iter().filter(|(reason, _)| reason == "SuccessfulDelete").count(), 2);
@@ -266,7 +266,7 @@ async fn deployment_is_rolled_out_and_back() {
     roll_out(&cluster, "d").await;
     idle(&cluster).await;
     let kept = sets.list(&ListParams::default()).await.unwrap().items;
-    assert_eq!(kept.len(), 2, "one to go back to");
+    assert_eq!(kept.len(), 2, "the revision history limit is one");
     let events = events_about(&client, "Deployment").await;
     let scaled = format!("Scaled up replica set {} from 0 to 4", first.name_any());
     assert!(events.contains(&("ScalingReplicaSet".to_owned(), scaled)), "{events:?}");
@@ -288,7 +288,10 @@ async fn paused_deployment_only_scales_and_recreate_stops_old_pods_first() {
     let paused = deployments.get("d").await.unwrap();
     assert_eq!(reason_of(&paused, "Progressing"), "DeploymentPaused");
     let there = all_pods(&client).await;
-    assert!(there.len() == 6 && there.iter().all(|pod| image_of(pod) == "a"), "scaled, and nothing else");
+    assert!(
+        there.len() == 6 && there.iter().all(|pod| image_of(pod) == "a"),
+        "the paused deployment was only scaled"
+    );
 
     // A pod on a node terminates slowly: it is gone when its kubelet deletes it.
     let held = there[0].name_any();

@@ -80,7 +80,7 @@ async fn selected_pods_become_endpoints() {
     let spec = json!({"selector": {"app": "x"}, "ports": ports});
     create(&services, json!({"metadata": {"name": "s"}, "spec": spec})).await;
     idle(&cluster).await;
-    assert_eq!(slices(&client, "s").await, [(vec![], vec![])], "it says that there is nothing");
+    assert_eq!(slices(&client, "s").await, [(vec![], vec![])], "an empty slice exists");
     assert_eq!(endpoints.get("s").await.unwrap().subsets, None);
 
     create_pod(&client, "a", 8080).await;
@@ -107,7 +107,7 @@ async fn selected_pods_become_endpoints() {
     .unwrap();
     endpoints.delete("s", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert_eq!(slices(&client, "s").await, both, "what was deleted came back");
+    assert_eq!(slices(&client, "s").await, both, "the slices were recreated");
     assert!(endpoints.get_opt("s").await.unwrap().is_some());
 
     services.delete("s", &DeleteParams::default()).await.unwrap();

@@ -68,7 +68,7 @@ impl Etcd {
                 }
             }
         };
-        tokio::time::timeout(LIMIT, starting).await.expect("etcd answers")
+        tokio::time::timeout(LIMIT, starting).await.expect("etcd responds")
     }
 }
 
@@ -104,7 +104,11 @@ async fn one_of_several_servers_runs_the_controllers() {
     let leader = holder(&first, "kube-controller-manager").await;
     let second = etcd.serve().await;
     namespace_gets_account(&second, "blue").await;
-    assert_eq!(holder(&second, "kube-controller-manager").await, leader, "the first still leads");
+    assert_eq!(
+        holder(&second, "kube-controller-manager").await,
+        leader,
+        "the first server is still the leader"
+    );
 
     first.shutdown().await;
     namespace_gets_account(&second, "green").await;
@@ -162,7 +166,7 @@ async fn cluster_created_by_one_server_is_served_by_the_other_until_deleted() {
             }
         }
     };
-    tokio::time::timeout(LIMIT, same).await.expect("both know the usage");
+    tokio::time::timeout(LIMIT, same).await.expect("both servers report the same usage");
 
     let watch = http::Request::get(format!("{maps}?watch=true")).body(Vec::new()).unwrap();
     let mut watch = first.client().request_stream(watch).await.unwrap();
@@ -268,7 +272,7 @@ async fn first_refusal(process: &Handle) -> Box<Status> {
             }
         }
     };
-    tokio::time::timeout(LIMIT, writing).await.expect("etcd is gone")
+    tokio::time::timeout(LIMIT, writing).await.expect("writes fail without etcd")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,6 +296,6 @@ async fn unresponsive_etcd_is_named_to_clients_and_probes() {
     let ready = http::Request::get("/readyz").body(Vec::new()).unwrap();
     let error = process.client().request_text(ready).await.unwrap_err();
     assert!(error.to_string().contains("[-]store failed: etcd is unavailable"), "{error}");
-    let report = tokio::time::timeout(LIMIT, process.shutdown()).await.expect("it ends");
-    assert!(report.store.is_err(), "it ended without its store");
+    let report = tokio::time::timeout(LIMIT, process.shutdown()).await.expect("the shutdown completes");
+    assert!(report.store.is_err(), "the store did not report its failure");
 }

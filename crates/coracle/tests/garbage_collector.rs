@@ -32,7 +32,10 @@ async fn start() -> Handle {
 }
 
 async fn idle(cluster: &Handle) {
-    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.expect("it comes to rest").unwrap();
+    tokio::time::timeout(LIMIT, cluster.run_until_idle())
+        .await
+        .expect("the controllers become idle")
+        .unwrap();
 }
 
 fn config_maps(client: &Client) -> Api<ConfigMap> {
@@ -70,7 +73,7 @@ async fn delete(client: &Client, name: &str, policy: PropagationPolicy) {
 }
 
 /// The ConfigMaps that the test created and that still exist.
-async fn left(client: &Client) -> Vec<String> {
+async fn remaining(client: &Client) -> Vec<String> {
     let all = config_maps(client).list(&ListParams::default()).await.unwrap();
     all.items.iter().map(ResourceExt::name_any).filter(|name| name != "kube-root-ca.crt").collect()
 }
@@ -85,17 +88,17 @@ async fn dependents_are_deleted_after_their_last_owner() {
     owned(&client, "grandchild", &[reference(&child)]).await;
     owned(&client, "shared", &[reference(&a), reference(&b)]).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["a", "b", "child", "grandchild", "shared"]);
+    assert_eq!(remaining(&client).await, ["a", "b", "child", "grandchild", "shared"]);
 
     delete(&client, "a", PropagationPolicy::Background).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["b", "shared"]);
+    assert_eq!(remaining(&client).await, ["b", "shared"]);
     let shared = config_maps(&client).get("shared").await.unwrap();
     assert_eq!(serde_json::to_value(shared.owner_references()).unwrap(), json!([reference(&b)]));
 
     delete(&client, "b", PropagationPolicy::Background).await;
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     cluster.shutdown().await;
 }
 
@@ -116,7 +119,7 @@ async fn dependent_of_a_nonexistent_owner_is_deleted() {
     let unknown = json!({"apiVersion": "example.org/v1", "kind": "Boat", "name": "b", "uid": "u"});
     owned(&client, "waits", &[unknown]).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["real", "waits"], "nobody knows whether there are boats");
+    assert_eq!(remaining(&client).await, ["real", "waits"], "the kind of the owner is unknown");
     cluster.shutdown().await;
 }
 
@@ -133,14 +136,14 @@ async fn foreground_deletion_removes_the_owner_last() {
     owned(&client, "free", &[reference(&owner)]).await;
     delete(&client, "owner", PropagationPolicy::Foreground).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["held", "owner"]);
+    assert_eq!(remaining(&client).await, ["held", "owner"]);
     let owner = config_maps(&client).get("owner").await.unwrap();
     assert_eq!(owner.finalizers(), ["foregroundDeletion"]);
 
     let free = json!({"metadata": {"finalizers": null}});
     config_maps(&client).patch("held", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     cluster.shutdown().await;
 }
 
@@ -152,7 +155,7 @@ async fn dependent_with_another_owner_does_not_block_foreground_deletion() {
     owned(&client, "child", &[blocking(&going), reference(&staying)]).await;
     delete(&client, "going", PropagationPolicy::Foreground).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["child", "staying"]);
+    assert_eq!(remaining(&client).await, ["child", "staying"]);
     let child = config_maps(&client).get("child").await.unwrap();
     assert_eq!(serde_json::to_value(child.owner_references()).unwrap(), json!([reference(&staying)]));
     cluster.shutdown().await;
@@ -168,10 +171,10 @@ async fn cyclic_owners_are_deleted() {
     let closed = json!({"metadata": {"ownerReferences": [blocking(&c)]}});
     config_maps(&client).patch("a", &PatchParams::default(), &Patch::Merge(closed)).await.unwrap();
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["a", "b", "c"]);
+    assert_eq!(remaining(&client).await, ["a", "b", "c"]);
     delete(&client, "a", PropagationPolicy::Foreground).await;
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty(), "{:?}", left(&client).await);
+    assert!(remaining(&client).await.is_empty(), "{:?}", remaining(&client).await);
     cluster.shutdown().await;
 }
 
@@ -205,8 +208,8 @@ async fn owner_in_another_namespace_is_invalid_and_reported() {
     let roles = Api::<ClusterRole>::all(client.clone());
     create(&roles, json!({"metadata": {"name": "misled", "ownerReferences": [reference(&owner)]}})).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["of-role"]);
-    assert!(roles.get_opt("misled").await.unwrap().is_some(), "which owner is meant cannot be known");
+    assert_eq!(remaining(&client).await, ["of-role"]);
+    assert!(roles.get_opt("misled").await.unwrap().is_some(), "the owner's namespace is unknown");
     let events =
         Api::<Event>::namespaced(client.clone(), NAMESPACE).list(&ListParams::default()).await.unwrap();
     let told = |event: &&Event| event.involved_object.name.as_deref() == Some("child");
@@ -221,7 +224,7 @@ async fn owner_in_another_namespace_is_invalid_and_reported() {
 
     roles.delete("role", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     cluster.shutdown().await;
 }
 
@@ -272,7 +275,7 @@ async fn custom_resources_can_own_and_be_owned_at_once() {
         DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
     boats(&client).delete("owner", &orphan).await.unwrap();
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["of-boat"]);
+    assert_eq!(remaining(&client).await, ["of-boat"]);
     assert!(boats(&client).get("of-boat").await.unwrap().owner_references().is_empty());
     cluster.shutdown().await;
 }
@@ -286,11 +289,11 @@ async fn dependents_of_custom_resources_are_deleted_with_their_definition() {
     let boat = create_boat(&client, "owner", &[]).await;
     owned(&client, "of-boat", &[boat]).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["of-boat"]);
+    assert_eq!(remaining(&client).await, ["of-boat"]);
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     definitions.delete("boats.example.org", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     // Once more, with the same names.
     define_boats(&client).await;
     idle(&cluster).await;
@@ -298,7 +301,7 @@ async fn dependents_of_custom_resources_are_deleted_with_their_definition() {
     owned(&client, "of-boat", &[boat]).await;
     boats(&client).delete("owner", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     cluster.shutdown().await;
 }
 
@@ -343,6 +346,6 @@ async fn namespace_is_deleted_as_soon_as_its_last_finalizer_is_removed() {
     let free = json!({"metadata": {"finalizers": null}});
     maps.patch("m", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
     idle(&cluster).await;
-    assert!(namespaces.get_opt("held").await.unwrap().is_none(), "nobody waits for a timer");
+    assert!(namespaces.get_opt("held").await.unwrap().is_none(), "the namespace waits for a timer");
     cluster.shutdown().await;
 }

@@ -105,7 +105,7 @@ async fn changes_are_watched(client: &Client) {
     maps.delete("watched", &DeleteParams::default()).await.unwrap();
     let mut told = Vec::new();
     while told.len() < 3 {
-        told.push(match events.try_next().await.unwrap().expect("the watch goes on") {
+        told.push(match events.try_next().await.unwrap().expect("the watch ended") {
             WatchEvent::Added(map) => ("added", value(&map, "a").map(str::to_owned)),
             WatchEvent::Modified(map) => ("modified", value(&map, "a").map(str::to_owned)),
             WatchEvent::Deleted(map) => ("deleted", value(&map, "a").map(str::to_owned)),
@@ -178,7 +178,7 @@ async fn fields_have_owners(client: &Client) {
     let mine = PatchParams::apply("mine");
     maps.patch("applied", &mine, &apply(json!({"a": "1", "b": "2"}))).await.unwrap();
     let map = maps.patch("applied", &mine, &apply(json!({"a": "1"}))).await.unwrap();
-    assert_eq!(value(&map, "b"), None, "what its owner applies no more is gone");
+    assert_eq!(value(&map, "b"), None, "a field that is no longer applied is removed");
     let yours = PatchParams::apply("yours");
     let refused = maps.patch("applied", &yours, &apply(json!({"a": "9"}))).await.unwrap_err();
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 409));

@@ -49,7 +49,7 @@ async fn scraper(client: &Client) -> String {
 }
 
 /// The status code of a request to the kubelet's API.
-async fn asked(layer: &AuthLayer<ApiReviewer>, path: &str, token: &str) -> u16 {
+async fn status_code(layer: &AuthLayer<ApiReviewer>, path: &str, token: &str) -> u16 {
     let service =
         service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("in"))));
     let mut request = Request::builder().uri(path);
@@ -64,7 +64,7 @@ async fn asked(layer: &AuthLayer<ApiReviewer>, path: &str, token: &str) -> u16 {
 async fn until_allowed(client: &Client, path: &str, token: &str) {
     loop {
         let layer = AuthLayer::new("node", ApiReviewer::new(client.clone()), Clock::system());
-        if asked(&layer, path, token).await == 200 {
+        if status_code(&layer, path, token).await == 200 {
             return;
         }
         tokio::task::yield_now().await;
@@ -90,7 +90,7 @@ async fn kubelet_api_accepts_tokens_and_roles_of_the_cluster() {
         ("/stats/summary", &token, 403),
         ("/metrics/../exec/default/p/c", &token, 400),
     ] {
-        assert_eq!(asked(&layer, path, token).await, code, "{path}");
+        assert_eq!(status_code(&layer, path, token).await, code, "{path}");
     }
     cluster.shutdown().await;
 }

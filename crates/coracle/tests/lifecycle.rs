@@ -18,7 +18,7 @@ fn config(data_dir: &Path) -> Config {
 }
 
 async fn start(data_dir: &Path) -> Handle {
-    Coracle::start(config(data_dir)).await.expect("it starts")
+    Coracle::start(config(data_dir)).await.expect("the server starts")
 }
 
 /// The full response to a GET, status line first.
@@ -88,7 +88,10 @@ async fn second_server_on_a_directory_is_rejected_whatever_the_stores_are() {
         };
         assert_eq!((path.as_path(), *pid), (dir.path(), Some(std::process::id())));
         assert_eq!(std::fs::read(cluster.kubeconfig().unwrap()).unwrap(), kubeconfig);
-        assert!(get(&cluster, "/livez").await.ends_with("ok"), "its certificates are untouched");
+        assert!(
+            get(&cluster, "/livez").await.ends_with("ok"),
+            "the certificates of the first server are untouched"
+        );
         cluster.shutdown().await;
         Coracle::start(on(&second)).await.unwrap().shutdown().await;
     }

@@ -141,11 +141,11 @@ async fn metric_names_and_series_are_unique() {
             assert!(names.insert(name), "{name} is declared twice");
         } else if !line.starts_with('#') {
             assert!(line.starts_with(name), "{line} is not of {name}");
-            assert!(series.insert(line.rsplit_once(' ').unwrap().0), "{line} is told twice");
+            assert!(series.insert(line.rsplit_once(' ').unwrap().0), "{line} is duplicated");
         }
     }
     let added = value(&page, "workqueue_adds_total{name=\"serviceaccount\"}");
-    assert!(added.unwrap() >= 4.0, "every cluster begins with four namespaces");
+    assert!(added.unwrap() >= 4.0, "every cluster has four namespaces initially");
     let taken = value(&page, "workqueue_queue_duration_seconds_count{name=\"serviceaccount\"}");
     assert!(taken.unwrap() >= 4.0);
     cluster.shutdown().await;

@@ -64,21 +64,21 @@ where
 }
 
 /// Creates objects in a namespace until the server rejects one.
-async fn create_until_refused(client: &Client, namespace: &str, writer: usize) -> Refused {
+async fn create_until_rejected(client: &Client, namespace: &str, writer: usize) -> FirstRejection {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     for number in 0.. {
         let map = json!({"metadata": {"name": format!("m{writer}-{number}")}});
         match maps.create(&PostParams::default(), &object(map)).await {
             Ok(_) => {}
-            Err(coracle::kube::Error::Api(status)) => return Refused { number, code: status.code },
+            Err(coracle::kube::Error::Api(status)) => return FirstRejection { number, code: status.code },
             Err(error) => panic!("{error}"),
         }
     }
     unreachable!("it goes on until it is refused")
 }
 
-/// The result of [`create_until_refused`].
-struct Refused {
+/// The result of [`create_until_rejected`].
+struct FirstRejection {
     number: usize,
     code: u16,
 }
@@ -97,7 +97,7 @@ async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
         let jobs = Api::<Job>::namespaced(client.clone(), &name);
         let job = json!({"metadata": {"name": "j"}, "spec": {"parallelism": 3, "template": template}});
         jobs.create(&PostParams::default(), &object(job)).await.unwrap();
-        let writers = join_all((0..WRITERS).map(|writer| create_until_refused(&client, &name, writer)));
+        let writers = join_all((0..WRITERS).map(|writer| create_until_rejected(&client, &name, writer)));
         let deletion = async {
             // Gives the controllers time to act on the Job, more with each round.
             for _ in 0..round % 12 {
@@ -106,9 +106,9 @@ async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
             }
             Api::<Namespace>::all(client.clone()).delete(&name, &DeleteParams::default()).await.unwrap();
         };
-        let (refused, ()) = tokio::join!(writers, deletion);
-        assert!(refused.iter().all(|refused| matches!(refused.code, 403 | 404)));
-        created += refused.iter().map(|refused| refused.number).sum::<usize>();
+        let (rejected, ()) = tokio::join!(writers, deletion);
+        assert!(rejected.iter().all(|rejected| matches!(rejected.code, 403 | 404)));
+        created += rejected.iter().map(|rejected| rejected.number).sum::<usize>();
     }
     assert!(created > 0, "no object was created before its namespace was deleted");
     idle(&cluster).await;
@@ -118,7 +118,7 @@ async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
     assert_eq!(orphans::<ConfigMap>(&client).await, [""; 0]);
     assert_eq!(orphans::<ServiceAccount>(&client).await, [""; 0]);
     let namespaces = Api::<Namespace>::all(client.clone()).list(&ListParams::default()).await.unwrap();
-    assert!(namespaces.iter().all(|one| !one.name_any().starts_with("short-")), "all are gone");
+    assert!(namespaces.iter().all(|one| !one.name_any().starts_with("short-")), "all namespaces are deleted");
     cluster.shutdown().await;
 }
 

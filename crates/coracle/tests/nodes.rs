@@ -59,7 +59,7 @@ async fn taints(client: &Client, name: &str) -> Vec<(String, String)> {
     taints
 }
 
-fn these(taints: &[(&str, &str)]) -> Vec<(String, String)> {
+fn taints_of(taints: &[(&str, &str)]) -> Vec<(String, String)> {
     taints.iter().map(|(key, effect)| (format!("node.kubernetes.io/{key}"), effect.to_string())).collect()
 }
 
@@ -84,8 +84,8 @@ async fn pod_condition(client: &Client, name: &str, r#type: &str) -> Option<(Str
 async fn messages(client: &Client, reason: &str) -> Vec<String> {
     let events =
         Api::<Event>::namespaced(client.clone(), "default").list(&ListParams::default()).await.unwrap();
-    let told = events.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
-    told.filter_map(|event| event.message).collect()
+    let event_messages = events.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+    event_messages.filter_map(|event| event.message).collect()
 }
 
 #[tokio::test]
@@ -107,12 +107,12 @@ async fn node_without_heartbeat_becomes_not_ready() {
     assert_eq!(conditions[0].reason.as_deref(), Some("NodeStatusUnknown"));
     assert_eq!(conditions[0].message.as_deref(), Some("Kubelet stopped posting node status."));
     // No node is healthy, so no pods are evicted.
-    assert_eq!(taints(&client, "a").await, these(&[("unreachable", "NoSchedule")]));
+    assert_eq!(taints(&client, "a").await, taints_of(&[("unreachable", "NoSchedule")]));
     assert_eq!(pod_condition(&client, "p", "Ready").await, Some(("False".to_owned(), None)));
     assert_eq!(messages(&client, "RegisteredNode").await, ["Node a event: Registered Node a in Controller"]);
-    let mut told = messages(&client, "NodeNotReady").await;
-    told.retain(|message| message != "Node a status is now: NodeNotReady");
-    assert_eq!(told, ["Node is not ready"]);
+    let mut event_messages = messages(&client, "NodeNotReady").await;
+    event_messages.retain(|message| message != "Node a status is now: NodeNotReady");
+    assert_eq!(event_messages, ["Node is not ready"]);
 
     Api::<Node>::all(client.clone()).delete("a", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
@@ -127,15 +127,15 @@ async fn node_conditions_become_taints() {
     create_node(&client, "a", "False").await;
     create_node(&client, "b", "True").await;
     idle(&cluster).await;
-    let both = these(&[("not-ready", "NoExecute"), ("not-ready", "NoSchedule")]);
+    let both = taints_of(&[("not-ready", "NoExecute"), ("not-ready", "NoSchedule")]);
     assert_eq!(taints(&client, "a").await, both);
-    assert_eq!(taints(&client, "b").await, these(&[]));
+    assert_eq!(taints(&client, "b").await, taints_of(&[]));
     report(&client, "a", "True").await;
     let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
     Api::<Node>::all(client.clone()).patch("b", &PatchParams::default(), &cordon).await.unwrap();
     idle(&cluster).await;
-    assert_eq!(taints(&client, "a").await, these(&[]));
-    assert_eq!(taints(&client, "b").await, these(&[("unschedulable", "NoSchedule")]));
+    assert_eq!(taints(&client, "a").await, taints_of(&[]));
+    assert_eq!(taints(&client, "b").await, taints_of(&[("unschedulable", "NoSchedule")]));
     cluster.shutdown().await;
 }
 
@@ -184,7 +184,7 @@ async fn nodes_get_pod_cidrs() {
     }
     assert_eq!(cidrs("a").await.unwrap(), ["10.1.0.0/24", "fd00:1::/64"]);
     assert_eq!(cidrs("b").await.unwrap(), ["10.1.1.0/24", "fd00:1:0:1::/64"]);
-    assert_eq!(cidrs("c").await, None, "there is nothing left");
+    assert_eq!(cidrs("c").await, None, "the range is exhausted");
     assert_eq!(messages(&client, "CIDRNotAvailable").await, ["Node c status is now: CIDRNotAvailable"]);
     nodes.delete("a", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
@@ -208,7 +208,11 @@ async fn service_cidr_in_use_is_not_deleted() {
     let finalizer = ["networking.k8s.io/service-cidr-finalizer"];
     assert_eq!(ranges.get("more").await.unwrap().finalizers(), finalizer);
     assert_eq!(ready("more").await, ("True".to_owned(), String::new()));
-    assert_eq!(ranges.get("kubernetes").await.unwrap().finalizers(), finalizer, "from the beginning");
+    assert_eq!(
+        ranges.get("kubernetes").await.unwrap().finalizers(),
+        finalizer,
+        "the initial range has the finalizer"
+    );
 
     let services = Api::<Service>::namespaced(client.clone(), "default");
     let spec = json!({"clusterIP": "10.200.0.5", "ports": [{"port": 80}]});
@@ -229,7 +233,11 @@ async fn deleted_ip_address_of_a_service_is_recreated() {
     let service =
         create(&services, json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})).await;
     idle(&cluster).await;
-    assert_eq!(messages(&client, "ClusterIPNotAllocated").await, [""; 0], "it was noted at once");
+    assert_eq!(
+        messages(&client, "ClusterIPNotAllocated").await,
+        [""; 0],
+        "the address was allocated on creation"
+    );
     let ip = service.spec.unwrap().cluster_ip.unwrap();
     let before = addresses.get(&ip).await.unwrap();
     addresses.delete(&ip, &DeleteParams::default()).await.unwrap();
@@ -237,7 +245,7 @@ async fn deleted_ip_address_of_a_service_is_recreated() {
     let after = addresses.get(&ip).await.unwrap();
     assert_ne!(before.uid(), after.uid());
     assert_eq!((before.spec, before.metadata.labels), (after.spec, after.metadata.labels));
-    let told = format!("Cluster IP [IPv4]: {ip} is not allocated; repairing");
-    assert_eq!(messages(&client, "ClusterIPNotAllocated").await, [told]);
+    let event_messages = format!("Cluster IP [IPv4]: {ip} is not allocated; repairing");
+    assert_eq!(messages(&client, "ClusterIPNotAllocated").await, [event_messages]);
     cluster.shutdown().await;
 }

@@ -68,7 +68,7 @@ async fn file_of_another_user_is_rejected() {
         let path = dir.path().join(name);
         if !rustix::process::geteuid().is_root() {
             // Only root can change the owner of a file; the rule itself has a unit test.
-            assert!(chown(&path, Some(OTHER_USER), None).is_err(), "only root gives files away");
+            assert!(chown(&path, Some(OTHER_USER), None).is_err(), "only root can change the owner");
             continue;
         }
         chown(&path, Some(OTHER_USER), None).unwrap();

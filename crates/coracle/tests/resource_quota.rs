@@ -31,7 +31,10 @@ async fn start() -> Handle {
 }
 
 async fn idle(cluster: &Handle) {
-    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.expect("it comes to rest").unwrap();
+    tokio::time::timeout(LIMIT, cluster.run_until_idle())
+        .await
+        .expect("the controllers become idle")
+        .unwrap();
 }
 
 fn objects<K>(client: &Client) -> Api<K>

@@ -76,7 +76,7 @@ fn is_refused(pod: &Pod) -> bool {
 }
 
 /// Messages of a pod's events with this reason.
-async fn told(cluster: &Handle, pod: &str, reason: &str) -> Vec<String> {
+async fn event_messages(cluster: &Handle, pod: &str, reason: &str) -> Vec<String> {
     cluster.run_until_idle().await.unwrap();
     let events = Api::<Event>::namespaced(cluster.client(), "default");
     let fields = format!("involvedObject.name={pod},reason={reason}");
@@ -94,7 +94,10 @@ async fn scheduled_pod_gets_a_node_and_an_event() {
     let web = pods(&cluster).get("web").await.unwrap();
     assert_eq!(node_of(&web), Some("n2"));
     assert_eq!(scheduled(&web).unwrap().status, "True");
-    assert_eq!(told(&cluster, "web", "Scheduled").await, ["Successfully assigned default/web to n2"]);
+    assert_eq!(
+        event_messages(&cluster, "web", "Scheduled").await,
+        ["Successfully assigned default/web to n2"]
+    );
     // Another scheduler is responsible for this one.
     create(&pods(&cluster), pod("other", "1", json!({"schedulerName": "mine"}))).await;
     cluster.run_until_idle().await.unwrap();
@@ -119,9 +122,15 @@ async fn unschedulable_pod_is_retried_after_a_helpful_event() {
     })
     .await;
     // The last event may be part of a series, which keeps its first message, as in kube-scheduler.
-    let told = told(&cluster, "web", "FailedScheduling").await;
-    assert!(told.iter().any(|note| note == "no nodes available to schedule pods"), "{told:?}");
-    assert!(told.iter().any(|note| note.starts_with("0/1 nodes are available: ")), "{told:?}");
+    let event_messages = event_messages(&cluster, "web", "FailedScheduling").await;
+    assert!(
+        event_messages.iter().any(|note| note == "no nodes available to schedule pods"),
+        "{event_messages:?}"
+    );
+    assert!(
+        event_messages.iter().any(|note| note.starts_with("0/1 nodes are available: ")),
+        "{event_messages:?}"
+    );
     create_node(&cluster, "large", "4").await;
     let web = wait_for(LIMIT, &pods(&cluster), "web", |web| node_of(web).is_some()).await;
     assert_eq!(node_of(&web), Some("large"));
@@ -159,8 +168,9 @@ async fn higher_priority_pod_preempts() {
     let low = wait_for(LIMIT, &pods(&cluster), "low", |low| node_of(low).is_some()).await;
     // No kubelet runs here: the pod stays until the test deletes it.
     create(&pods(&cluster), pod("high", "1", json!({"priorityClassName": "important"}))).await;
-    let promised = |pod: &Pod| pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
-    wait_for(LIMIT, &pods(&cluster), "high", |high| promised(high).as_deref() == Some("n1")).await;
+    let nominated_node =
+        |pod: &Pod| pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
+    wait_for(LIMIT, &pods(&cluster), "high", |high| nominated_node(high).as_deref() == Some("n1")).await;
     wait_for(LIMIT, &pods(&cluster), "low", |low| low.meta().deletion_timestamp.is_some()).await;
     let going = pods(&cluster).get("low").await.unwrap();
     let conditions = going.status.as_ref().unwrap().conditions.as_ref().unwrap();
@@ -172,7 +182,7 @@ async fn higher_priority_pod_preempts() {
     );
     let high = pods(&cluster).get("high").await.unwrap();
     let note = format!("Preempted by pod {} on node n1", high.uid().unwrap());
-    assert_eq!(told(&cluster, "low", "Preempted").await, [note]);
+    assert_eq!(event_messages(&cluster, "low", "Preempted").await, [note]);
     assert_eq!(low.uid(), going.uid());
     pods(&cluster).delete("low", &DeleteParams::default().grace_period(0)).await.unwrap();
     wait_for(LIMIT, &pods(&cluster), "high", |high| node_of(high) == Some("n1")).await;

@@ -44,12 +44,12 @@ fn service(name: &str, ip: Option<&str>) -> Service {
 /// The addresses of all IPAddress objects, and those of all services.
 async fn addresses(cluster: &Handle) -> (Vec<String>, Vec<String>) {
     let all = Api::<IPAddress>::all(cluster.client()).list(&ListParams::default()).await.unwrap();
-    let mut noted: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
+    let mut allocated: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
     let all = Api::<Service>::all(cluster.client()).list(&ListParams::default()).await.unwrap();
     let mut held: Vec<_> = all.into_iter().filter_map(|service| service.spec?.cluster_ip).collect();
-    noted.sort();
+    allocated.sort();
     held.sort();
-    (noted, held)
+    (allocated, held)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,9 +65,9 @@ async fn deleted_service_leaves_no_address_behind() {
         }
     }
     idle(&cluster).await;
-    let (noted, held) = addresses(&cluster).await;
-    assert_eq!(noted, held);
-    assert_eq!(held.len(), 1, "only that of the API server is left");
+    let (allocated, held) = addresses(&cluster).await;
+    assert_eq!(allocated, held);
+    assert_eq!(held.len(), 1, "only the address of the service kubernetes is left");
     cluster.shutdown().await;
 }
 
@@ -83,7 +83,7 @@ async fn deleted_address_of_an_existing_service_is_recreated() {
     idle(&cluster).await;
     let after = addresses_api.get("10.0.0.5").await.unwrap();
     assert_ne!(before.uid(), after.uid());
-    let (noted, held) = addresses(&cluster).await;
-    assert_eq!(noted, held);
+    let (allocated, held) = addresses(&cluster).await;
+    assert_eq!(allocated, held);
     cluster.shutdown().await;
 }

@@ -142,7 +142,10 @@ async fn namespaces_of_every_cluster_are_populated_and_deleted_with_their_conten
             assert_eq!(server.get(&path).await["metadata"]["name"], "default", "{path}");
         }
     }
-    assert!(server.get("/api/v1/namespaces/work").await.is_null(), "nothing leaks into the default one");
+    assert!(
+        server.get("/api/v1/namespaces/work").await.is_null(),
+        "the namespace leaked into the default cluster"
+    );
 
     server.delete("/clusters/blue/api/v1/namespaces/work").await;
     server.idle().await;
@@ -156,7 +159,7 @@ async fn namespaces_of_every_cluster_are_populated_and_deleted_with_their_conten
     server.delete(account).await;
     server.idle().await;
     let after = server.get(account).await["metadata"]["uid"].clone();
-    assert!(after.is_string() && after != before, "made again, also where it was there from the beginning");
+    assert!(after.is_string() && after != before, "the initial service account is recreated");
     server.stop().await;
 }
 
@@ -227,7 +230,7 @@ async fn pod_is_scheduled_by_objects_created_before_the_first_node() {
     let first = server.get(&format!("{pods}/apart")).await;
     assert_eq!(first["spec"]["nodeName"], "n1", "{}", first["status"]);
     let refused = server.get(&format!("{pods}/refused")).await;
-    assert!(refused["spec"]["nodeName"].is_null(), "the labels of the namespace are known");
+    assert!(refused["spec"]["nodeName"].is_null(), "the labels of the namespace are used");
 
     let account = "/clusters/blue/api/v1/namespaces/default/pods";
     apart["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["namespaceSelector"] =
@@ -239,7 +242,7 @@ async fn pod_is_scheduled_by_objects_created_before_the_first_node() {
     }
     assert!(
         server.get(&format!("{account}/two")).await["spec"]["nodeName"].is_null(),
-        "also of those that every cluster begins with"
+        "the labels of shared namespaces are used"
     );
     server.stop().await;
 }
@@ -319,11 +322,14 @@ async fn custom_resources_of_a_tenant_are_reconciled_in_its_cluster() {
     server.create(blue, boat("last")).await;
     server.delete("/clusters/blue/api/v1/namespaces/harbour").await;
     server.idle().await;
-    assert!(server.get("/clusters/blue/api/v1/namespaces/harbour").await.is_null(), "with all boats");
+    assert!(
+        server.get("/clusters/blue/api/v1/namespaces/harbour").await.is_null(),
+        "the namespace was not deleted"
+    );
 
     server.delete(&format!("{}/boats.example.com", definitions("blue"))).await;
     server.idle().await;
-    assert_eq!(server.watches().await, before - 1, "boats are watched in one cluster less");
+    assert_eq!(server.watches().await, before - 1, "the watch of the deleted kind did not end");
     assert_eq!(server.names(green).await, ["dependent", "owner"]);
     server.stop().await;
 }
@@ -418,7 +424,7 @@ async fn restarted_server_reconciles_every_cluster() {
     server.idle().await;
     let web = server.get("/clusters/blue/apis/apps/v1/namespaces/default/deployments/web").await;
     assert_eq!(web["status"]["readyReplicas"], 2, "{}", web["status"]);
-    assert!(!server.get(&format!("{maps}/papers")).await.is_null(), "its owner is there");
+    assert!(!server.get(&format!("{maps}/papers")).await.is_null(), "the owner exists");
     server.delete(&format!("{boats}/owner")).await;
     server.idle().await;
     assert!(server.get(&format!("{maps}/papers")).await.is_null());

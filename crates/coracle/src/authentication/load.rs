@@ -18,7 +18,7 @@ use crate::trusted_files::{self, OpenError};
 const KEY_SET_PATH: &str = "/openid/v1/jwks";
 
 /// The settings with the contents of the files they name.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedAuthentication {
     pub(crate) config: AuthenticationConfig,
     /// The authorities of front proxies from a file, in PEM; none for the server's own.
     proxy_ca: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Loaded {
 }
 
 /// Reads the files. Blocks.
-pub(crate) fn load(settings: &Authentication) -> Result<Loaded, AuthenticationError> {
+pub(crate) fn load(settings: &Authentication) -> Result<LoadedAuthentication, AuthenticationError> {
     let static_tokens = settings.token_file.as_deref().map(token_file).transpose()?;
     let proxy_ca = settings.front_proxy.as_ref().map(|proxy| read(&proxy.ca_file)).transpose()?;
     let accounts = &settings.service_accounts;
@@ -49,7 +49,7 @@ pub(crate) fn load(settings: &Authentication) -> Result<Loaded, AuthenticationEr
         api_audiences: settings.api_audiences.clone(),
     };
     let policy = TokenPolicy { max_expiration: accounts.max_expiration, jwks_uri: accounts.jwks_uri.clone() };
-    Ok(Loaded { config, proxy_ca, policy, retired_keys, issuer })
+    Ok(LoadedAuthentication { config, proxy_ca, policy, retired_keys, issuer })
 }
 
 /// Accepts proxies with a certificate of the server's own front proxy authority: servers of this cluster.
@@ -57,7 +57,7 @@ fn own_front_proxy() -> FrontProxy {
     FrontProxy { allowed_names: vec![pki::FRONT_PROXY_CLIENT.to_owned()], ..FrontProxy::default() }
 }
 
-impl Loaded {
+impl LoadedAuthentication {
     /// The signer of tokens with these keys.
     pub(crate) fn signer(&self, keys: &AccountKeys) -> Result<EcdsaSigner, coracle_apiserver::SignerError> {
         let signer = EcdsaSigner::from_pem(&*self.issuer, keys.signing.expose().as_bytes())?;

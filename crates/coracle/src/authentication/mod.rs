@@ -8,7 +8,7 @@ use std::time::Duration;
 pub use coracle_apiserver::FrontProxy;
 /// The type of header names in [`FrontProxy`].
 pub use http::HeaderName;
-pub(crate) use load::{Loaded, load};
+pub(crate) use load::{LoadedAuthentication, load};
 
 use crate::error::ConfigError;
 

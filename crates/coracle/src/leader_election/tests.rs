@@ -42,15 +42,15 @@ fn plain_client(server: &ApiServer) -> Client {
 /// A process that counts how often it became the leader.
 struct Process {
     elected: LeaderElected,
-    begun: Arc<AtomicUsize>,
+    starts: Arc<AtomicUsize>,
     /// The client of its manager.
     client: Arc<Mutex<Option<Client>>>,
 }
 
 impl Process {
     fn start(server: &ApiServer, clock: &RuntimeClock, name: &str) -> Self {
-        let (begun, client) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Option<Client>>>::default());
-        let (count, slot) = (Arc::clone(&begun), Arc::clone(&client));
+        let (starts, client) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Option<Client>>>::default());
+        let (count, slot) = (Arc::clone(&starts), Arc::clone(&client));
         let replica = Replica { identity: name.to_owned() };
         let register = move |manager: &mut Manager, _: Option<&Fence>| {
             count.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Process {
         };
         let component = (server, in_process::CONTROLLERS);
         let elected = LeaderElected::start(COMPONENT, component, &clock.clock(), Some(&replica), register);
-        Self { elected, begun, client }
+        Self { elected, starts, client }
     }
 
     async fn leads(&self, is_leading: bool) {
@@ -68,14 +68,14 @@ impl Process {
     }
 
     /// Waits until it leads for the given number of times.
-    async fn leads_anew(&self, time: usize) {
+    async fn leads_for_time(&self, time: usize) {
         let mut idle = self.elected.idle.clone();
-        let changed = idle.wait_for(|idle| idle.is_some() && self.begun() == time);
+        let changed = idle.wait_for(|idle| idle.is_some() && self.starts() == time);
         drop(tokio::time::timeout(LIMIT, changed).await.unwrap().unwrap());
     }
 
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::Relaxed)
+    fn starts(&self) -> usize {
+        self.starts.load(Ordering::Relaxed)
     }
 
     fn client(&self) -> Client {
@@ -133,9 +133,9 @@ async fn next_process_leads_when_the_leader_stops() {
     let second = Process::start(&server, &clock, "second");
     // Let it try several times.
     tokio::time::sleep(LIMIT / 10).await;
-    assert_eq!((first.begun(), second.begun()), (1, 0));
+    assert_eq!((first.starts(), second.starts()), (1, 0));
     first.elected.stop().await;
-    assert_eq!(holder(&leases).await, "", "given back");
+    assert_eq!(holder(&leases).await, "", "the lease was released");
     second.leads(true).await;
     assert_eq!(holder(&leases).await, "second");
     assert!(second.elected.run_until_idle().await.is_ok());
@@ -150,12 +150,12 @@ async fn leader_that_loses_its_lease_stops_and_starts_a_new_manager_later() {
     process.leads(true).await;
     steal(&leases).await;
     process.leads(false).await;
-    let told = metrics(&[process.elected.manager_metrics()]);
-    let samples: Vec<_> = told.lines().filter(|line| !line.starts_with('#')).collect();
+    let text = metrics(&[process.elected.manager_metrics()]);
+    let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(samples, [r#"leader_election_master_status{name="kube-controller-manager"} 0"#]);
     leases.delete(&key(), &DeleteParams::default()).await.unwrap();
     process.leads(true).await;
-    assert_eq!(process.begun(), 2, "a new manager");
+    assert_eq!(process.starts(), 2, "a new manager");
     process.elected.stop().await;
 }
 
@@ -215,8 +215,8 @@ async fn manager_that_lost_its_lease_is_fenced_before_it_notices() {
     // A lease that is deleted and created again begins with as many transitions as the first one.
     leases.delete(&key(), &DeleteParams::default()).await.unwrap();
     assert_eq!(write(&client, "default", "late").await, Err(403));
-    process.leads_anew(2).await;
-    assert_eq!(write(&client, "default", "late").await, Err(403), "a term that is over");
+    process.leads_for_time(2).await;
+    assert_eq!(write(&client, "default", "late").await, Err(403), "the term is over");
     assert_eq!(write(&process.client(), "default", "now").await, Ok(()));
     process.elected.stop().await;
 }
@@ -232,5 +232,5 @@ async fn wall_clock_that_is_set_back_does_not_prolong_a_lease() {
     };
     let second = tokio::time::timeout(TAKEOVER, acquired(&server, &clock, "second"));
     let (second, ()) = tokio::join!(second, setting_back);
-    assert!(second.is_ok(), "it takes over as if the clock had not been set");
+    assert!(second.is_ok(), "the second process did not take over");
 }

@@ -51,7 +51,7 @@ struct Retired {
 }
 
 /// Loads the keys in the directory. Creates one if there is none, and a new one if `rotate` is set.
-pub(super) fn load_or_make(
+pub(super) fn load_or_create(
     dir: &Path,
     rotate: bool,
     now: Timestamp,
@@ -84,7 +84,7 @@ pub(super) fn load_or_make(
     let signing = match signing {
         Some(signing) => signing,
         None => {
-            let key = make(&path)?;
+            let key = create(&path)?;
             batch.add(path, key.expose().to_owned(), Secrecy::Private);
             key
         }
@@ -94,11 +94,11 @@ pub(super) fn load_or_make(
 }
 
 /// Keys of a server without files.
-pub(crate) fn passing() -> Result<AccountKeys, PkiError> {
-    Ok(AccountKeys { signing: make(Path::new(FILE))?, retired: Vec::new(), due: None })
+pub(crate) fn ephemeral() -> Result<AccountKeys, PkiError> {
+    Ok(AccountKeys { signing: create(Path::new(FILE))?, retired: Vec::new(), due: None })
 }
 
-fn make(path: &Path) -> Result<PrivateKey, PkiError> {
+fn create(path: &Path) -> Result<PrivateKey, PkiError> {
     let key = KeyPair::generate().map_err(|error| issue_failed(path, error))?;
     Ok(PrivateKey::of(&key))
 }

@@ -71,7 +71,7 @@ enum Step {
 impl Authorities {
     /// Loads the authorities in the directory, creates one if there is none, and carries out all steps that
     /// are due. With `rotate`, a successor is created ahead of time.
-    pub(super) fn load_or_make(
+    pub(super) fn load_or_create(
         dir: &Path,
         family: Family,
         rotate: bool,
@@ -81,17 +81,17 @@ impl Authorities {
         let files = Files { dir, family };
         let mut found = match files.load()? {
             Some(found) => found,
-            None => files.make_first(now, batch)?,
+            None => files.create_first(now, batch)?,
         };
         let mut rotate = rotate;
         while let Some(step) = found.due(rotate, now) {
             rotate &= step != Step::Succeed;
-            found = files.carry_out(step, found, now, batch)?;
+            found = files.apply_step(step, found, now, batch)?;
         }
         if found.current.expires() <= now {
             return Err(PkiError::Expired { path: files.certificate("") });
         }
-        files.tidy(&found, batch)?;
+        files.update_files(&found, batch)?;
         Ok(found)
     }
 
@@ -138,16 +138,16 @@ impl Authorities {
 
 fn succeed_at(current: &Authority) -> Timestamp {
     let (part, parts) = SUCCESSION_AT;
-    current.made() + current.expires().since(current.made()) / parts * part
+    current.created_at() + current.expires().since(current.created_at()) / parts * part
 }
 
 fn promote_at(next: &Authority, current: &Authority) -> Timestamp {
-    (next.made() + TRUST_LEAD).min(current.expires())
+    (next.created_at() + TRUST_LEAD).min(current.expires())
 }
 
 /// The time at which the last certificate of the predecessor has expired.
 fn drop_at(current: &Authority, old: &Authority) -> Timestamp {
-    (current.made() + TRUST_LEAD + leaf::MAX_LIFE).min(old.expires() - DROP_MARGIN)
+    (current.created_at() + TRUST_LEAD + leaf::MAX_LIFE).min(old.expires() - DROP_MARGIN)
 }
 
 /// The files of an authority.
@@ -205,25 +205,25 @@ impl Files<'_> {
 
     /// Creates the first authority. Its key is stored before the certificate: a key without certificate can
     /// be reused, the reverse is not true.
-    fn make_first(&self, now: Timestamp, batch: &mut Batch) -> Result<Authorities, PkiError> {
+    fn create_first(&self, now: Timestamp, batch: &mut Batch) -> Result<Authorities, PkiError> {
         let (certificate, key) = (self.certificate(""), self.key(""));
         let pair = match files::read(&key)? {
             Some(text) => parse_key(&text, &key)?,
-            None => self.make_key("", batch)?,
+            None => self.create_key("", batch)?,
         };
-        let current = Authority::make(self.family.common_name.to_owned(), pair, now, &certificate)?;
+        let current = Authority::create(self.family.common_name.to_owned(), pair, now, &certificate)?;
         batch.add(certificate, current.certificate().to_owned(), Secrecy::Public);
         Ok(Authorities { current, next: None, old: None, withdrawn: None })
     }
 
-    fn make_key(&self, suffix: &str, batch: &mut Batch) -> Result<KeyPair, PkiError> {
+    fn create_key(&self, suffix: &str, batch: &mut Batch) -> Result<KeyPair, PkiError> {
         let path = self.key(suffix);
         let key = KeyPair::generate().map_err(|error| authority::issue_failed(&path, error))?;
         batch.add(path, PrivateKey::of(&key).expose().to_owned(), Secrecy::Private);
         Ok(key)
     }
 
-    fn carry_out(
+    fn apply_step(
         &self,
         step: Step,
         found: Authorities,
@@ -231,7 +231,7 @@ impl Files<'_> {
         batch: &mut Batch,
     ) -> Result<Authorities, PkiError> {
         Ok(match (step, found) {
-            (Step::Succeed, found) => Authorities { next: Some(self.make_next(now, batch)?), ..found },
+            (Step::Succeed, found) => Authorities { next: Some(self.create_next(now, batch)?), ..found },
             (Step::Promote, Authorities { current, next: Some(next), withdrawn, .. }) => {
                 tracing::info!(authority = self.family.file, "promoting the new certificate authority");
                 self.add_pair(OLD, &current, batch);
@@ -249,11 +249,11 @@ impl Files<'_> {
         })
     }
 
-    fn make_next(&self, now: Timestamp, batch: &mut Batch) -> Result<Authority, PkiError> {
+    fn create_next(&self, now: Timestamp, batch: &mut Batch) -> Result<Authority, PkiError> {
         let name = format!("{}@{}", self.family.common_name, now.as_millis() / 1000);
-        let key = self.make_key(NEXT, batch)?;
+        let key = self.create_key(NEXT, batch)?;
         let path = self.certificate(NEXT);
-        let next = Authority::make(name, key, now, &path)?;
+        let next = Authority::create(name, key, now, &path)?;
         batch.add(path, next.certificate().to_owned(), Secrecy::Public);
         Ok(next)
     }
@@ -264,7 +264,7 @@ impl Files<'_> {
     }
 
     /// Updates the bundle of trusted certificates, and removes files that are no longer used.
-    fn tidy(&self, found: &Authorities, batch: &mut Batch) -> Result<(), PkiError> {
+    fn update_files(&self, found: &Authorities, batch: &mut Batch) -> Result<(), PkiError> {
         let (path, bundle) = (self.certificate(""), found.bundle());
         if batch.text(&path).map_or_else(|| files::read(&path), |text| Ok(Some(text.to_owned())))?
             != Some(bundle.clone())

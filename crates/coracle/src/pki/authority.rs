@@ -25,7 +25,7 @@ pub(super) const BACKDATE: Duration = Duration::from_mins(5);
 pub(super) struct Authority {
     pem: String,
     der: Vec<u8>,
-    made: Timestamp,
+    created_at: Timestamp,
     expires: Timestamp,
     /// The subject in DER.
     name: Vec<u8>,
@@ -38,7 +38,7 @@ impl Authority {
     /// The authority with this certificate and key. None if the certificate is not one of an authority.
     pub(super) fn new(der: Vec<u8>, key: KeyPair) -> Option<Self> {
         let certificate = parse_der(&der).filter(|certificate| certificate.is_ca())?;
-        let made = timestamp(certificate.validity().not_before.timestamp()) + BACKDATE;
+        let created_at = timestamp(certificate.validity().not_before.timestamp()) + BACKDATE;
         let expires = timestamp(certificate.validity().not_after.timestamp());
         let name = certificate.subject().as_raw().to_vec();
         let key_id =
@@ -46,11 +46,11 @@ impl Authority {
                 ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
                 _ => None,
             });
-        Some(Self { pem: certificate::pem("CERTIFICATE", &der), made, expires, name, key_id, key, der })
+        Some(Self { pem: certificate::pem("CERTIFICATE", &der), created_at, expires, name, key_id, key, der })
     }
 
     /// Creates an authority with this name. The path is for error messages.
-    pub(super) fn make(
+    pub(super) fn create(
         common_name: String,
         key: KeyPair,
         now: Timestamp,
@@ -80,8 +80,8 @@ impl Authority {
     }
 
     /// The time of its creation.
-    pub(super) fn made(&self) -> Timestamp {
-        self.made
+    pub(super) fn created_at(&self) -> Timestamp {
+        self.created_at
     }
 
     /// The time of its expiry, and that of everything it signed.

@@ -208,7 +208,7 @@ fn extensions(template: &Template<'_>, public_key: &[u8], signer: &Signer<'_>) -
 
 fn constraints(is_authority: bool) -> Vec<u8> {
     // It signs serving and client certificates, but no authorities.
-    let parts = if is_authority { vec![der::truth(), der::integer(&[0])] } else { Vec::new() };
+    let parts = if is_authority { vec![der::boolean_true(), der::integer(&[0])] } else { Vec::new() };
     der::sequence(&parts)
 }
 
@@ -217,7 +217,7 @@ fn plain(id: &[u32], value: &[u8]) -> Vec<u8> {
 }
 
 fn critical(id: &[u32], value: &[u8]) -> Vec<u8> {
-    der::sequence(&[der::oid(id), der::truth(), der::octet_string(value)])
+    der::sequence(&[der::oid(id), der::boolean_true(), der::octet_string(value)])
 }
 
 #[cfg(test)]

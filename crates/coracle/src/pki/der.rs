@@ -54,7 +54,7 @@ pub(super) fn set_of_one(part: &[u8]) -> Vec<u8> {
     tagged(SET, part)
 }
 
-pub(super) fn truth() -> Vec<u8> {
+pub(super) fn boolean_true() -> Vec<u8> {
     tagged(BOOLEAN, &[0xff])
 }
 

@@ -73,7 +73,7 @@ pub enum PkiError {
     },
     /// The data directory contains no certificates.
     #[error(
-        "there are no certificates in {}: start the cluster once, or name its directory by --data-dir",
+        "there are no certificates in {}: start the cluster once, or set its directory with --data-dir",
         .path.display()
     )]
     NoCluster {
@@ -118,7 +118,7 @@ pub enum PkiError {
         message: String,
     },
     /// The URL of the server is unknown.
-    #[error("there is no admin.kubeconfig that says where the server is: name its URL by --server")]
+    #[error("the URL of the server is unknown because there is no admin.kubeconfig: set it with --server")]
     NoServer,
 }
 

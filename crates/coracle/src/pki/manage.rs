@@ -12,7 +12,7 @@ use super::files::{self, Batch};
 use super::inventory::{self, Item};
 use super::kubeconfig::Entries;
 use super::leaf::{self, MAX_LIFE, Profile};
-use super::marker::Wishes;
+use super::rotation_requests::RotationRequests;
 use super::{account_key, admin_kubeconfig, authorities, directory, kubeconfig};
 use crate::config::ClusterName;
 
@@ -23,7 +23,7 @@ const LEAVES: &[&str] = &[leaf::SERVER, leaf::ADMIN, leaf::PROXY];
 ///
 /// ```
 /// let dir = tempfile::tempdir()?;
-/// assert!(coracle::certs::list(dir.path()).is_err(), "nothing was ever started there");
+/// assert!(coracle::certs::list(dir.path()).is_err(), "no server was ever started there");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
@@ -31,7 +31,7 @@ const LEAVES: &[&str] = &[leaf::SERVER, leaf::ADMIN, leaf::PROXY];
 /// If there is no cluster, or its files cannot be read.
 pub fn list(data_dir: &Path) -> Result<Vec<Item>, PkiError> {
     let dir = directory(data_dir);
-    existing(&dir)?;
+    check_exists(&dir)?;
     let _locked = files::lock(&dir)?;
     inventory::list(&dir)
 }
@@ -73,17 +73,17 @@ impl Rotation {
 pub(crate) fn request_rotation(data_dir: &Path, rotation: &Rotation) -> Result<Vec<String>, PkiError> {
     let names = rotation.resolve()?;
     let dir = directory(data_dir);
-    existing(&dir)?;
+    check_exists(&dir)?;
     let _locked = files::lock(&dir)?;
     for family in
         [CLUSTER, FRONT_PROXY].into_iter().filter(|family| names.iter().any(|name| name == family.file))
     {
         check_settled(&dir, family)?;
     }
-    let mut wishes = Wishes::load(&dir)?;
-    wishes.extend(names.iter().cloned());
+    let mut rotation_requests = RotationRequests::load(&dir)?;
+    rotation_requests.extend(names.iter().cloned());
     let mut batch = Batch::default();
-    wishes.store(&dir, &mut batch);
+    rotation_requests.store(&dir, &mut batch);
     batch.commit()?;
     Ok(names)
 }
@@ -129,11 +129,11 @@ pub fn create_kubeconfig(
         return Err(PkiError::Life { longest: MAX_LIFE });
     }
     let dir = directory(data_dir);
-    existing(&dir)?;
+    check_exists(&dir)?;
     let _locked = files::lock(&dir)?;
     // Steps of an authority's rotation that are due are carried out first.
     let mut batch = Batch::default();
-    let found = Authorities::load_or_make(&dir, CLUSTER, false, now, &mut batch)?;
+    let found = Authorities::load_or_create(&dir, CLUSTER, false, now, &mut batch)?;
     batch.commit()?;
     let admin = files::read(&admin_kubeconfig(data_dir))?;
     let server = request.server.as_deref().or_else(|| kubeconfig::server(admin.as_deref()?));
@@ -159,6 +159,6 @@ pub fn create_kubeconfig(
     }))
 }
 
-fn existing(dir: &Path) -> Result<(), PkiError> {
+fn check_exists(dir: &Path) -> Result<(), PkiError> {
     if dir.join("ca.crt").exists() { Ok(()) } else { Err(PkiError::NoCluster { path: dir.to_owned() }) }
 }

@@ -17,10 +17,10 @@ mod inventory;
 mod kubeconfig;
 mod leaf;
 mod manage;
-mod marker;
 mod names;
 mod private_key;
 mod request;
+mod rotation_requests;
 mod schedule;
 #[cfg(test)]
 mod succession_tests;
@@ -35,7 +35,7 @@ use std::time::Duration;
 use coracle_apiserver::CredentialScope;
 use coracle_base::Timestamp;
 
-pub(crate) use account_key::{AccountKeys, passing as passing_account_keys};
+pub(crate) use account_key::{AccountKeys, ephemeral as ephemeral_account_keys};
 use authorities::{Authorities, CLUSTER, FRONT_PROXY};
 use authority::Authority;
 pub use error::PkiError;
@@ -45,10 +45,10 @@ use kubeconfig::Entries;
 use leaf::{Leaf, Profile};
 pub(crate) use manage::request_rotation;
 pub use manage::{KubeconfigRequest, Rotation, create_kubeconfig, list};
-use marker::Wishes;
 pub(crate) use names::host_name;
 pub(crate) use private_key::PrivateKey;
 pub(crate) use request::RequestError;
+use rotation_requests::RotationRequests;
 
 use crate::advertise;
 use crate::config::Config;
@@ -132,16 +132,16 @@ pub(crate) fn prepare(
     let _locked = files::lock(&dir)?;
     let advertised = config.advertise_address.unwrap_or_else(advertise::main_address);
     let names = names::of_server(config, advertised);
-    let wishes = Wishes::load(&dir)?;
+    let rotation_requests = RotationRequests::load(&dir)?;
 
     let mut batch = Batch::default();
     let authorities = |family: authorities::Family, batch: &mut Batch| {
-        Authorities::load_or_make(&dir, family, wishes.contain(family.file), now, batch)
+        Authorities::load_or_create(&dir, family, rotation_requests.contains(family.file), now, batch)
     };
     let cluster = authorities(CLUSTER, &mut batch)?;
     let front_proxy = authorities(FRONT_PROXY, &mut batch)?;
     let mut leaf = |profile: Profile<'_>, signer: &Authority| {
-        let rotate = wishes.contain(profile.file);
+        let rotate = rotation_requests.contains(profile.file);
         Leaf::load_or_issue(&dir, signer, &profile, rotate, now, &mut batch)
     };
     let server = leaf(Profile::server(&names), cluster.for_servers())?;
@@ -151,7 +151,8 @@ pub(crate) fn prepare(
         &cluster.current,
     )?;
     let proxy = leaf(Profile::front_proxy_client(), &front_proxy.current)?;
-    let account_keys = account_key::load_or_make(&dir, wishes.contain(account_key::NAME), now, &mut batch)?;
+    let account_keys =
+        account_key::load_or_create(&dir, rotation_requests.contains(account_key::NAME), now, &mut batch)?;
 
     let reachable = addresses.iter().map(|address| advertise::reachable(*address, advertised));
     let urls: Vec<String> = reachable.map(|address| format!("https://{address}")).collect();
@@ -168,7 +169,7 @@ pub(crate) fn prepare(
             batch.add(kubeconfig.clone(), text, Secrecy::Private);
         }
     }
-    Wishes::fulfil(&dir, &mut batch);
+    RotationRequests::remove_file(&dir, &mut batch);
     batch.commit()?;
     let due = [cluster.next_due(), front_proxy.next_due(), server.due, admin.due, proxy.due];
     let due = due.into_iter().chain(account_keys.due).min().unwrap_or(now);

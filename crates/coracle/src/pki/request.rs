@@ -185,7 +185,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
     fn authority() -> Authority {
-        Authority::make("coracle".into(), KeyPair::generate().unwrap(), NOW, Path::new("ca")).unwrap()
+        Authority::create("coracle".into(), KeyPair::generate().unwrap(), NOW, Path::new("ca")).unwrap()
     }
 
     fn request(key: &KeyPair) -> Vec<u8> {

@@ -10,9 +10,9 @@ use crate::trusted_files::Secrecy;
 
 /// The names of certificates, keys and authorities to replace.
 #[derive(Debug, Default)]
-pub(super) struct Wishes(BTreeSet<String>);
+pub(super) struct RotationRequests(BTreeSet<String>);
 
-impl Wishes {
+impl RotationRequests {
     /// Loads the pending requests.
     pub(super) fn load(dir: &Path) -> Result<Self, PkiError> {
         let text = files::read(&path(dir))?.unwrap_or_default();
@@ -23,7 +23,7 @@ impl Wishes {
         self.0.extend(names);
     }
 
-    pub(super) fn contain(&self, name: &str) -> bool {
+    pub(super) fn contains(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 
@@ -34,7 +34,7 @@ impl Wishes {
     }
 
     /// Removes the file; it is the last change of the batch.
-    pub(super) fn fulfil(dir: &Path, batch: &mut Batch) {
+    pub(super) fn remove_file(dir: &Path, batch: &mut Batch) {
         batch.remove(path(dir));
     }
 }

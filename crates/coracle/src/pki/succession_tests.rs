@@ -37,12 +37,12 @@ fn new_authority_is_trusted_then_signs_then_is_the_only_one() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
     // It is trusted, but does not sign yet.
-    let begun = cluster.rotate(&["ca"], true, NOW);
-    assert_eq!(names(&begun.ca), [OLD, NEW]);
-    assert_eq!((issuer(&begun.server_certificate), issuer(&admin(&cluster))), (OLD.into(), OLD.into()));
-    assert_eq!(begun.due, NOW + TRUST_LEAD);
+    let started = cluster.rotate(&["ca"], true, NOW);
+    assert_eq!(names(&started.ca), [OLD, NEW]);
+    assert_eq!((issuer(&started.server_certificate), issuer(&admin(&cluster))), (OLD.into(), OLD.into()));
+    assert_eq!(started.due, NOW + TRUST_LEAD);
     cluster.check_modes();
-    let kubeconfig = fs::read_to_string(&begun.kubeconfig).unwrap();
+    let kubeconfig = fs::read_to_string(&started.kubeconfig).unwrap();
     assert_eq!(names(&cluster.prepare(NOW + TRUST_LEAD - MOMENT).ca), [OLD, NEW]);
 
     // It signs client certificates. Serving certificates are still signed by the old authority.
@@ -70,9 +70,9 @@ fn authority_is_replaced_before_it_expires() {
     cluster.prepare(NOW);
     let due = NOW + DAY * 2920;
     assert_eq!(names(&cluster.prepare(due - DAY).ca).len(), 1);
-    let begun = cluster.prepare(due + DAY);
-    assert_eq!(names(&begun.ca).len(), 2);
-    assert_eq!(names(&begun.front_proxy_ca).len(), 2);
+    let started = cluster.prepare(due + DAY);
+    assert_eq!(names(&started.ca).len(), 2);
+    assert_eq!(names(&started.front_proxy_ca).len(), 2);
     // No start until the old one had expired: the successor takes over nevertheless.
     let late = cluster.prepare(NOW + DAY * 3651);
     assert_eq!(names(&late.ca).len(), 1);
@@ -96,7 +96,7 @@ fn second_rotation_of_an_authority_is_rejected() {
     assert!(again(&[]).is_err());
     assert!(again(&["front-proxy-ca"]).is_ok());
     cluster.prepare(NOW + TRUST_LEAD);
-    assert!(again(&["ca"]).is_err(), "the old one is still trusted");
+    assert!(again(&["ca"]).is_err(), "the old authority is still trusted");
 }
 
 /// A step that is interrupted after any of its files is completed, without breaking clients.
@@ -121,9 +121,9 @@ fn interrupted_rotation_is_completed() {
         for (file, bytes) in &next {
             whole.write(file, bytes);
         }
-        let mended = whole.prepare(NOW + TRUST_LEAD);
-        assert_eq!(names(&mended.ca), [NEW, OLD], "after {written} files");
-        assert_eq!(issuer(&mended.server_certificate), OLD);
+        let prepared = whole.prepare(NOW + TRUST_LEAD);
+        assert_eq!(names(&prepared.ca), [NEW, OLD], "after {written} files");
+        assert_eq!(issuer(&prepared.server_certificate), OLD);
         assert!(!whole.path("ca-next.key").exists());
     }
 }
@@ -143,13 +143,13 @@ fn requested_rotation_is_carried_out_once() {
 #[test]
 fn unknown_certificate_name_is_rejected() {
     let cluster = Cluster::new();
-    let wish = |name: &str, authorities| {
+    let rotate_name = |name: &str, authorities| {
         let rotation = Rotation { names: vec![name.to_owned()], authorities };
         request_rotation(&cluster.config.data_dir, &rotation).unwrap_err().to_string()
     };
-    assert!(wish("admin", false).starts_with("there are no certificates in "));
-    assert!(wish("ca", false).contains("add --ca"));
-    assert!(wish("x", true).contains("expected one of ca, front-proxy-ca, apiserver, admin"));
+    assert!(rotate_name("admin", false).starts_with("there are no certificates in "));
+    assert!(rotate_name("ca", false).contains("add --ca"));
+    assert!(rotate_name("x", true).contains("expected one of ca, front-proxy-ca, apiserver, admin"));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn kubeconfig_certificate_has_all_groups() {
 fn inventory_lists_roles_and_due_times() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
-    let told = |names: &[Item]| names.iter().map(|item| (item.name.clone(), item.role)).collect::<Vec<_>>();
+    let roles = |names: &[Item]| names.iter().map(|item| (item.name.clone(), item.role)).collect::<Vec<_>>();
     let items = list(&cluster.config.data_dir).unwrap();
     let plain = [
         ("ca", Role::Authority),
@@ -216,7 +216,7 @@ fn inventory_lists_roles_and_due_times() {
         ("sa", Role::TokenKey),
     ]
     .map(|(name, role)| (name.to_owned(), role));
-    assert_eq!(told(&items), plain);
+    assert_eq!(roles(&items), plain);
     let server = &items[2];
     assert!(server.names.contains(&"kubernetes.default.svc".to_owned()), "{server:?}");
     assert!(server.names.contains(&"10.96.0.1".to_owned()), "{server:?}");

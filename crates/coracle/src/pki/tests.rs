@@ -185,7 +185,7 @@ fn admin_certificate_without_scope_is_issued_anew() {
     let changed = cluster.changed_by(NOW, |cluster| {
         let dir = directory(&cluster.config.data_dir);
         let mut batch = Batch::default();
-        let authorities = Authorities::load_or_make(&dir, CLUSTER, false, NOW, &mut batch).unwrap();
+        let authorities = Authorities::load_or_create(&dir, CLUSTER, false, NOW, &mut batch).unwrap();
         let masters = [MASTERS.to_owned()];
         let profile = Profile::unscoped_user(leaf::ADMIN, ADMINISTRATOR, &masters);
         let leaf = profile.issue(&authorities.current, NOW, DAY * 365, &dir).unwrap();
@@ -300,12 +300,12 @@ fn malformed_file_is_named_and_its_contents_are_not() {
         let secret = text.lines().nth(1).unwrap();
         // Truncated, garbled, empty, and not UTF-8.
         let garbled = text.replace(&secret[20..24], "!!!!");
-        for spoilt in [&text.as_bytes()[..text.len() / 2], garbled.as_bytes(), b"", &[0xff, 0xfe]] {
-            fs::write(&path, spoilt).unwrap();
+        for malformed in [&text.as_bytes()[..text.len() / 2], garbled.as_bytes(), b"", &[0xff, 0xfe]] {
+            fs::write(&path, malformed).unwrap();
             let error = cluster.try_prepare(NOW).unwrap_err();
-            let shown = format!("{error} {error:?}");
-            assert!(matches!(&error, PkiError::Malformed { path: named, .. } if *named == path), "{shown}");
-            assert!(!shown.contains(&secret[..16]), "{shown}");
+            let printed = format!("{error} {error:?}");
+            assert!(matches!(&error, PkiError::Malformed { path: named, .. } if *named == path), "{printed}");
+            assert!(!printed.contains(&secret[..16]), "{printed}");
         }
     }
 }

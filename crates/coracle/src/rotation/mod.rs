@@ -19,11 +19,11 @@ use coracle_controllers::{ClientTrust, Trust};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::authentication::Loaded;
+use crate::authentication::LoadedAuthentication;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::pki::{self, ClientSigner, Credentials, RequestError};
-pub(crate) use socket::{ASKED_LIMIT, Socket, path as socket_path};
+pub(crate) use socket::{RESPONSE_TIMEOUT, Socket, path as socket_path};
 
 /// Maximum sleep time. Timers stop while a machine is suspended, and the clock may be set; a due
 /// certificate is noticed at most a day late, which is short against its lifetime.
@@ -38,7 +38,7 @@ pub(crate) struct Rotation {
     addresses: Vec<SocketAddr>,
     clock: Clock,
     tls: Tls,
-    authentication: Arc<Loaded>,
+    authentication: Arc<LoadedAuthentication>,
     trust: watch::Sender<Trust>,
     signer: Arc<CurrentSigner>,
     tokens: Arc<RotatingSigner>,
@@ -59,12 +59,12 @@ impl Rotation {
         config: Config,
         addresses: Vec<SocketAddr>,
         clock: Clock,
-        authentication: Arc<Loaded>,
+        authentication: Arc<LoadedAuthentication>,
         prepared: Credentials,
     ) -> Result<(Self, Parts), StartError> {
         let proxy_ca = authentication.proxy_ca(&prepared.front_proxy_ca);
-        let shown = server_certificate(&prepared)?;
-        let tls = Tls::with_front_proxy(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), shown)?;
+        let certificate = server_certificate(&prepared)?;
+        let tls = Tls::with_front_proxy(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), certificate)?;
         let trust = watch::Sender::new(trust(&prepared, &authentication));
         let tokens = Arc::new(RotatingSigner::new(authentication.signer(&prepared.account_keys)?));
         let due = prepared.due;
@@ -90,9 +90,9 @@ impl Rotation {
                     }
                 }
                 // Cancel-safe: a connection that is not accepted stays queued.
-                asked = socket::accept(socket.as_ref()) => {
+                client = socket::accept(socket.as_ref()) => {
                     let outcome = self.replace().await;
-                    asked.answer(outcome).await;
+                    client.respond(outcome).await;
                 }
             }
         }
@@ -118,8 +118,8 @@ impl Rotation {
             changed
         });
         let proxy_ca = self.authentication.proxy_ca(&prepared.front_proxy_ca);
-        let shown = server_certificate(&prepared)?;
-        self.tls.replace(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), shown)?;
+        let certificate = server_certificate(&prepared)?;
+        self.tls.replace(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), certificate)?;
         self.tokens.replace(self.authentication.signer(&prepared.account_keys)?)?;
         self.due = prepared.due;
         self.signer.replace(prepared.client_signer);
@@ -133,7 +133,7 @@ fn server_certificate(prepared: &Credentials) -> Result<ServerCertificate, TlsEr
 }
 
 /// The published authorities.
-fn trust(prepared: &Credentials, authentication: &Loaded) -> Trust {
+fn trust(prepared: &Credentials, authentication: &LoadedAuthentication) -> Trust {
     let mut data = authentication.front_proxy_data(&prepared.front_proxy_ca);
     data.insert("client-ca-file".to_owned(), prepared.ca.clone());
     let clients = ClientTrust { data, withdrawn: prepared.withdrawn.clone() };

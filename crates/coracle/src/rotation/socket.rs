@@ -17,10 +17,10 @@ use crate::error::StartError;
 use crate::pki;
 
 /// Time limit for writing an answer to a client that may be gone.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit for reading the answer: the server writes a few files.
-pub(crate) const ASKED_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Initial and maximum delay after a failed accept, so that the task neither spins nor gives up.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -75,15 +75,15 @@ impl Drop for Socket {
 }
 
 /// A client that waits for an answer.
-pub(crate) struct Asked(UnixStream);
+pub(crate) struct RotationClient(UnixStream);
 
 /// The next client; waits for ever if there is no socket.
-pub(crate) async fn accept(socket: Option<&Socket>) -> Asked {
+pub(crate) async fn accept(socket: Option<&Socket>) -> RotationClient {
     let Some(socket) = socket else { return std::future::pending().await };
     let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, Rng::from_entropy());
     loop {
         match socket.listener.accept().await {
-            Ok((stream, _)) => return Asked(stream),
+            Ok((stream, _)) => return RotationClient(stream),
             Err(error) => {
                 tracing::debug!(%error, "cannot accept a connection");
                 tokio::time::sleep(backoff.next_delay()).await;
@@ -92,14 +92,14 @@ pub(crate) async fn accept(socket: Option<&Socket>) -> Asked {
     }
 }
 
-impl Asked {
+impl RotationClient {
     /// Writes the result.
-    pub(crate) async fn answer(mut self, outcome: Result<(), StartError>) {
+    pub(crate) async fn respond(mut self, outcome: Result<(), StartError>) {
         let text = match outcome {
             Ok(()) => "ok\n".to_owned(),
             Err(error) => format!("{error}\n"),
         };
         // The client may be gone.
-        let _ = tokio::time::timeout(ANSWER_LIMIT, self.0.write_all(text.as_bytes())).await;
+        let _ = tokio::time::timeout(WRITE_TIMEOUT, self.0.write_all(text.as_bytes())).await;
     }
 }

@@ -49,7 +49,7 @@ impl Running {
     }
 
     /// The certificate seen by a client with the first authority and the server's time.
-    async fn shown(&self) -> CertificateDer<'static> {
+    async fn certificate(&self) -> CertificateDer<'static> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.first_ca.as_bytes()).unwrap()).unwrap();
         let time = Arc::new(Time(self.clock.clock()));
@@ -70,11 +70,11 @@ impl Running {
     }
 
     /// Waits until the server presents another certificate than `before`.
-    async fn shown_after(&self, before: &CertificateDer<'_>) -> CertificateDer<'static> {
+    async fn certificate_after(&self, before: &CertificateDer<'_>) -> CertificateDer<'static> {
         loop {
-            let shown = self.shown().await;
-            if shown != *before {
-                return shown;
+            let certificate = self.certificate().await;
+            if certificate != *before {
+                return certificate;
             }
             tokio::task::yield_now().await;
         }
@@ -99,14 +99,14 @@ impl TimeProvider for Time {
 #[tokio::test]
 async fn listener_presents_a_new_certificate_when_the_old_one_is_due() {
     let running = Running::start();
-    let first = running.shown().await;
+    let first = running.certificate().await;
     running.clock.advance(DAY * 240);
-    assert_eq!(running.shown().await, first);
+    assert_eq!(running.certificate().await, first);
     running.clock.advance(DAY * 53);
-    let second = running.shown_after(&first).await;
+    let second = running.certificate_after(&first).await;
     // A year later, and once more: no certificate expires in use.
     running.clock.advance(DAY * 293);
-    let third = running.shown_after(&second).await;
+    let third = running.certificate_after(&second).await;
     assert_ne!(third, first);
     running.stop().await;
 }
@@ -129,15 +129,15 @@ async fn expiring_authority_is_replaced_while_running() {
     let both = |trust: &Trust| trust.root_ca.matches("BEGIN").count() == 2;
     running.clock.advance(DAY * 2921);
     drop(running.trust.wait_for(|trust| both(trust)).await.unwrap());
-    assert_eq!(signed(&running), "CN=coracle", "it is only trusted yet");
-    let begun = running.trust.borrow_and_update().root_ca.clone();
+    assert_eq!(signed(&running), "CN=coracle", "the new authority does not sign yet");
+    let started = running.trust.borrow_and_update().root_ca.clone();
     running.clock.advance(Duration::from_hours(1));
-    running.trust.wait_for(|trust| trust.root_ca != begun).await.unwrap();
+    running.trust.wait_for(|trust| trust.root_ca != started).await.unwrap();
     while signed(&running) == "CN=coracle" {
         tokio::task::yield_now().await;
     }
     // A client configured long ago still trusts the server.
-    drop(running.shown().await);
+    drop(running.certificate().await);
     running.clock.advance(DAY * 365);
     let last = running.trust.wait_for(|trust| !both(trust)).await.unwrap().clone();
     assert_eq!(last.clients.withdrawn.len(), 2);

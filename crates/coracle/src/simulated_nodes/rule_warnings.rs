@@ -74,7 +74,10 @@ mod tests {
             let warnings = of_object(plural, &object);
             assert!(warnings.len() == 1 && warnings[0].contains("finish-after"), "{plural}: {warnings:?}");
         }
-        assert!(of_object("deployments", &json!({"metadata": metadata})).is_empty(), "not those of the pods");
+        assert!(
+            of_object("deployments", &json!({"metadata": metadata})).is_empty(),
+            "the deployment's own annotations are ignored"
+        );
         assert!(of_object("pods", &json!({"metadata": {}})).is_empty());
     }
 }

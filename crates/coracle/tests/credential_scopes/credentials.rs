@@ -116,7 +116,7 @@ async fn certificate(
     let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
     let url = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.as_ref().unwrap();
     let expected = format!("{}{}", server.handle.urls()[0], path(cluster, "").trim_end_matches('/'));
-    assert_eq!(*url, expected, "the kubeconfig leads to its cluster");
+    assert_eq!(*url, expected, "the kubeconfig has the URL of its cluster");
     let auth_info = json!(kubeconfig.auth_infos[0].auth_info);
     Credential::new(server, name, cluster, auth_info).await
 }

@@ -42,7 +42,7 @@ impl Server {
     /// Waits until controllers and scheduler are idle.
     pub(crate) async fn idle(&self) {
         let idle = tokio::time::timeout(LIMIT, self.handle.run_until_idle()).await;
-        idle.expect("controllers come to rest").unwrap();
+        idle.expect("the controllers become idle").unwrap();
     }
 
     /// The keys in the store when all controllers are idle.

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::faults::{Connection, Faults};
 use crate::history::History;
-use crate::measured::Measurements;
-use crate::people::People;
+use crate::resource_metrics::Measurements;
+use crate::users::Users;
 
 /// The start of every run, in 2026.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_780_000_000_000);
@@ -44,17 +44,17 @@ const MAX_HISTORY_S: u64 = 60;
 /// The longest clock jump.
 const MAX_JUMP_MS: u64 = 60_000;
 
-pub(crate) struct World {
+pub(crate) struct ControlPlane {
     clock: RuntimeClock,
     server: ApiServer,
     faults: Arc<Faults>,
-    pub(crate) people: People,
+    pub(crate) users: Users,
     pub(crate) history: History,
     components: [Component; 3],
     /// Use informers of all clusters, and not of the default cluster only; the code paths differ.
     follows_all: bool,
     rng: Rng,
-    /// Dropped with the world.
+    /// Stopped when dropped.
     _watches: Vec<Task<()>>,
 }
 
@@ -68,7 +68,7 @@ struct Component {
     running: Option<(CancellationToken, Task<()>)>,
 }
 
-impl World {
+impl ControlPlane {
     pub(crate) async fn begin(rng: &mut Rng, trace: bool) -> Self {
         let clock = RuntimeClock::starting_at(BEGINNING);
         // A watch that has been silent for longer before it broke off has to relist.
@@ -81,31 +81,31 @@ impl World {
         let server = ApiServer::new(HealthChecks::new(CancellationToken::new()), registry, clock.clock())
             .with_metrics_source(Arc::new(measurements));
         server.bootstrap(&Site::default()).await.unwrap();
-        let (people, faults) = (People::new(&server), Faults::new(rng.fork(), trace));
-        let (history, watches) = History::begin(&people, trace).await;
+        let (users, faults) = (Users::new(&server), Faults::new(rng.fork(), trace));
+        let (history, watches) = History::begin(&users, trace).await;
         watched.get_or_init(|| history.clone());
         let components = components();
         let follows_all = rng.one_in(2);
-        let mut world = Self {
+        let mut control_plane = Self {
             clock,
             server,
             faults,
-            people,
+            users,
             history,
             components,
             follows_all,
             rng: rng.fork(),
             _watches: watches,
         };
-        create_nodes(&world.server, &world.clock.clock()).await;
-        for which in 0..world.components.len() {
-            world.start(which);
+        create_nodes(&control_plane.server, &control_plane.clock.clock()).await;
+        for index in 0..control_plane.components.len() {
+            control_plane.start(index);
         }
-        world
+        control_plane
     }
 
-    fn start(&mut self, which: usize) {
-        let component = &mut self.components[which];
+    fn start(&mut self, index: usize) {
+        let component = &mut self.components[index];
         let client =
             self.faults.client(&self.server, component.user, component.program, &component.connection);
         let clock = self.clock.clock();
@@ -127,13 +127,13 @@ impl World {
         loop {
             let peace = Duration::from_millis(self.rng.below(MAX_PEACE_S * 1000));
             tokio::time::sleep(peace).await;
-            let which = usize::try_from(self.rng.below(self.components.len() as u64)).unwrap();
+            let index = usize::try_from(self.rng.below(self.components.len() as u64)).unwrap();
             match self.rng.below(5) {
                 0 => self.jump(),
-                1 => self.stop(which).await,
-                2 => self.cut_off(which).await,
+                1 => self.stop(index).await,
+                2 => self.cut_off(index).await,
                 // Killed: its reconciles in progress are never completed.
-                _ => self.components[which].running = None,
+                _ => self.components[index].running = None,
             }
             // At least a millisecond, so that the killed component is gone.
             tokio::time::sleep(Duration::from_millis(1 + self.rng.below(MAX_AWAY_MS))).await;
@@ -142,14 +142,14 @@ impl World {
     }
 
     /// Deletes and recreates nodes at random times, for ever.
-    pub(crate) fn trouble_nodes(&mut self) -> impl Future<Output = ()> + use<> {
-        let (people, server, clock, mut rng) =
-            (self.people.clone(), self.server.clone(), self.clock.clock(), self.rng.fork());
+    pub(crate) fn disturb_nodes(&mut self) -> impl Future<Output = ()> + use<> {
+        let (users, server, clock, mut rng) =
+            (self.users.clone(), self.server.clone(), self.clock.clock(), self.rng.fork());
         async move {
             loop {
                 tokio::time::sleep(Duration::from_secs(rng.below(MAX_NODE_PEACE_S))).await;
                 let path = format!("/api/v1/nodes/fake-{}", rng.below(u64::from(NODES)));
-                people.delete(&path, &Value::Null).await;
+                users.delete(&path, &Value::Null).await;
                 tokio::time::sleep(Duration::from_secs(rng.below(MAX_NODE_AWAY_S))).await;
                 create_nodes(&server, &clock).await;
             }
@@ -162,31 +162,31 @@ impl World {
     }
 
     /// Disconnects a component for a while.
-    async fn cut_off(&mut self, which: usize) {
-        self.components[which].connection.cut();
-        let longest = self.components[which].max_cut_off_ms;
+    async fn cut_off(&mut self, index: usize) {
+        self.components[index].connection.cut();
+        let longest = self.components[index].max_cut_off_ms;
         tokio::time::sleep(Duration::from_millis(self.rng.below(longest))).await;
-        self.components[which].connection.restore();
+        self.components[index].connection.restore();
     }
 
-    async fn stop(&mut self, which: usize) {
-        if let Some((stop, running)) = self.components[which].running.take() {
+    async fn stop(&mut self, index: usize) {
+        if let Some((stop, running)) = self.components[index].running.take() {
             stop.cancel();
             running.await.unwrap();
         }
     }
 
     fn start_missing(&mut self) {
-        for which in 0..self.components.len() {
-            if self.components[which].running.is_none() {
-                self.start(which);
+        for index in 0..self.components.len() {
+            if self.components[index].running.is_none() {
+                self.start(index);
             }
         }
     }
 
     /// Ends all faults and restores all components.
-    pub(crate) async fn calm(&mut self) {
-        self.faults.calm();
+    pub(crate) async fn end_disturbances(&mut self) {
+        self.faults.disable();
         self.components.iter().for_each(|component| component.connection.restore());
         create_nodes(&self.server, &self.clock.clock()).await;
         self.start_missing();
@@ -194,8 +194,8 @@ impl World {
 
     /// Stops all components. Returns the digest and the number of requests.
     pub(crate) async fn end(mut self) -> (u64, u64) {
-        for which in 0..self.components.len() {
-            self.stop(which).await;
+        for index in 0..self.components.len() {
+            self.stop(index).await;
         }
         self.faults.digest()
     }
@@ -204,7 +204,7 @@ impl World {
 /// Creates the nodes that do not exist.
 async fn create_nodes(server: &ApiServer, clock: &Clock) {
     let quiet = Faults::new(Rng::seeded(0), false);
-    quiet.calm();
+    quiet.disable();
     let client = quiet.client(server, "people", "kubectl", &Connection::default());
     fake::create_nodes(&client, &FakeNodes::new(NODES), clock).await.unwrap();
 }

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt};
 
-use crate::people::{self, People};
+use crate::users::{self, Users};
 
 /// Maximum number of requests, far more than any run needs. Further requests fail; otherwise a run that
 /// loops without waiting would never end.
@@ -34,7 +34,7 @@ type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
 /// Random faults, and the trace of requests.
 pub(crate) struct Faults {
     rng: Mutex<Rng>,
-    are_on: AtomicBool,
+    are_enabled: AtomicBool,
     trace: Mutex<Trace>,
 }
 
@@ -43,40 +43,40 @@ struct Trace {
     began: Instant,
     digest: DefaultHasher,
     requests: u64,
-    is_said: bool,
+    is_printed: bool,
 }
 
 /// A fault of one request.
 #[derive(Debug)]
 enum Fault {
     /// The server responds with an internal error.
-    Refused,
+    ServerError,
     /// Another client changes the object first.
-    Beaten,
+    Conflict,
     /// The request does not reach the server.
-    Lost,
+    RequestLost,
     /// The request is carried out, but its response is lost.
-    AnswerLost,
+    ResponseLost,
     /// The request is delayed.
-    Slow(Duration),
+    Delayed(Duration),
     /// A stream ends after this many frames, in the middle of the last one.
     Cut(u64),
     /// A stream breaks off after some time.
     Broken(Duration),
     /// Each frame of a stream is delayed.
-    Late(Duration),
+    DelayedFrames(Duration),
 }
 
 impl Faults {
     pub(crate) fn new(rng: Rng, trace: bool) -> Arc<Self> {
         let began = Instant::now();
-        let trace = Trace { began, digest: DefaultHasher::new(), requests: 0, is_said: trace };
-        Arc::new(Self { rng: Mutex::new(rng), are_on: AtomicBool::new(true), trace: Mutex::new(trace) })
+        let trace = Trace { began, digest: DefaultHasher::new(), requests: 0, is_printed: trace };
+        Arc::new(Self { rng: Mutex::new(rng), are_enabled: AtomicBool::new(true), trace: Mutex::new(trace) })
     }
 
     /// Switches all faults off.
-    pub(crate) fn calm(&self) {
-        self.are_on.store(false, Ordering::Relaxed);
+    pub(crate) fn disable(&self) {
+        self.are_enabled.store(false, Ordering::Relaxed);
     }
 
     fn are_too_many(&self) -> bool {
@@ -99,7 +99,7 @@ impl Faults {
     ) -> Client {
         let transport = Transport {
             server: server.clone(),
-            peer: people::identity(user),
+            peer: users::identity(user),
             program: HeaderValue::from_static(program),
             faults: Arc::clone(self),
             connection: connection.clone(),
@@ -108,7 +108,7 @@ impl Faults {
     }
 
     fn next(&self, request: &Request<Body>) -> Option<Fault> {
-        if !self.are_on.load(Ordering::Relaxed) {
+        if !self.are_enabled.load(Ordering::Relaxed) {
             return None;
         }
         let mut rng = self.rng.lock().unwrap();
@@ -116,25 +116,27 @@ impl Faults {
         // An object that is being created cannot be changed by others first.
         let changes = writes && *request.method() != Method::POST;
         match rng.below(200) {
-            0..5 => Some(Fault::Refused),
-            5..8 => Some(Fault::Lost),
-            8..12 => Some(Fault::Slow(Duration::from_millis(rng.below(3000)))),
-            12..20 if changes => Some(Fault::Beaten),
-            20..24 if writes => Some(Fault::AnswerLost),
+            0..5 => Some(Fault::ServerError),
+            5..8 => Some(Fault::RequestLost),
+            8..12 => Some(Fault::Delayed(Duration::from_millis(rng.below(3000)))),
+            12..20 if changes => Some(Fault::Conflict),
+            20..24 if writes => Some(Fault::ResponseLost),
             24..40 if is_watch(request) => Some(Fault::Cut(1 + rng.below(20))),
             40..54 if is_watch(request) => Some(Fault::Broken(Duration::from_millis(rng.below(30_000)))),
-            54..80 if is_watch(request) => Some(Fault::Late(Duration::from_millis(1 + rng.below(400)))),
+            54..80 if is_watch(request) => {
+                Some(Fault::DelayedFrames(Duration::from_millis(1 + rng.below(400))))
+            }
             _ => None,
         }
     }
 
-    fn note(&self, told: &str) {
+    fn record(&self, line: &str) {
         let mut trace = self.trace.lock().unwrap();
         let at = trace.began.elapsed().as_millis();
         trace.requests += 1;
-        (at, told).hash(&mut trace.digest);
-        if trace.is_said {
-            eprintln!("{at:>8} {told}");
+        (at, line).hash(&mut trace.digest);
+        if trace.is_printed {
+            eprintln!("{at:>8} {line}");
         }
     }
 }
@@ -186,38 +188,42 @@ impl Service<Request<Body>> for Transport {
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
         let (server, faults, cut) = (self.server.clone(), Arc::clone(&self.faults), self.connection.now());
         let is_cut = cut.is_cancelled() || faults.are_too_many();
-        let fault = if is_cut { Some(Fault::Lost) } else { faults.next(&request) };
+        let fault = if is_cut { Some(Fault::RequestLost) } else { faults.next(&request) };
         async move {
-            let asked = format!("{} {} {fault:?}", request.method(), request.uri());
+            let request_line = format!("{} {} {fault:?}", request.method(), request.uri());
             let lasts = is_watch(&request);
-            let answer = meet(server, request, fault).await;
+            let answer = apply_fault(server, request, fault).await;
             let answer = if lasts { answer.map(|answer| until_cut(answer, cut)) } else { answer };
             let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
-            faults.note(&format!("{code:>3} {asked}"));
+            faults.record(&format!("{code:>3} {request_line}"));
             answer
         }
         .boxed()
     }
 }
 
-async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -> Result<Answer, Error> {
+async fn apply_fault(
+    server: ApiServer,
+    request: Request<Body>,
+    fault: Option<Fault>,
+) -> Result<Answer, Error> {
     let carry_out = async |request| -> Result<Answer, Error> {
         let Ok(answer) = server.clone().oneshot(request).await;
         Ok(answer.map(|body| body.map_err(|never| match never {}).boxed_unsync()))
     };
     match fault {
         None => carry_out(request).await,
-        Some(Fault::Refused) => Ok(status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
-        Some(Fault::Beaten) => {
+        Some(Fault::ServerError) => Ok(status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
+        Some(Fault::Conflict) => {
             touch(&server, request.uri().path()).await;
             carry_out(request).await
         }
-        Some(Fault::Lost) => Err("the connection was reset".into()),
-        Some(Fault::AnswerLost) => {
+        Some(Fault::RequestLost) => Err("the connection was reset".into()),
+        Some(Fault::ResponseLost) => {
             carry_out(request).await?;
             Err("the answer was lost".into())
         }
-        Some(Fault::Slow(delay)) => {
+        Some(Fault::Delayed(delay)) => {
             tokio::time::sleep(delay).await;
             carry_out(request).await
         }
@@ -233,7 +239,7 @@ async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -
             StreamBody::new(frames.chain(stream::once(async { Err("the connection was reset".into()) })))
                 .boxed_unsync()
         })),
-        Some(Fault::Late(delay)) => Ok(carry_out(request).await?.map(|body| {
+        Some(Fault::DelayedFrames(delay)) => Ok(carry_out(request).await?.map(|body| {
             let frames = BodyStream::new(body).then(move |frame| async move {
                 tokio::time::sleep(delay).await;
                 frame
@@ -256,7 +262,7 @@ fn until_cut(answer: Answer, cut: CancellationToken) -> Answer {
 /// Changes an annotation of an object. It may be gone.
 async fn touch(server: &ApiServer, path: &str) {
     let patch = json!({"metadata": {"annotations": {"simulation/touched": path}}});
-    People::new(server).patch(&object_of(path), &patch).await;
+    Users::new(server).patch(&object_of(path), &patch).await;
 }
 
 /// The path of an object, without its subresource.

@@ -9,7 +9,7 @@ const SEEDS: u64 = 60;
 const NAME: &str = "simulation";
 
 /// The selected seeds, and options.
-pub(crate) struct Chosen {
+pub(crate) struct Options {
     pub(crate) first: u64,
     pub(crate) seeds: u64,
     pub(crate) threads: usize,
@@ -17,30 +17,30 @@ pub(crate) struct Chosen {
     pub(crate) trace: bool,
 }
 
-impl Chosen {
+impl Options {
     /// Parses the arguments; none if they select another test. Unknown flags are ignored, because `cargo
     /// test` passes them to all test programs.
     pub(crate) fn from_arguments(arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let threads = available_parallelism().map_or(1, usize::from);
-        let mut chosen = Self { first: 1, seeds: SEEDS, threads, trace: false };
-        let mut is_meant = true;
+        let mut options = Self { first: 1, seeds: SEEDS, threads, trace: false };
+        let mut is_selected = true;
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                "--seed" => (chosen.first, chosen.seeds) = (number(&argument, arguments.next())?, 1),
-                "--seeds" => chosen.seeds = number(&argument, arguments.next())?,
-                "--first" => chosen.first = number(&argument, arguments.next())?,
+                "--seed" => (options.first, options.seeds) = (number(&argument, arguments.next())?, 1),
+                "--seeds" => options.seeds = number(&argument, arguments.next())?,
+                "--first" => options.first = number(&argument, arguments.next())?,
                 "--test-threads" => {
-                    chosen.threads = usize::try_from(number(&argument, arguments.next())?).unwrap().max(1);
+                    options.threads = usize::try_from(number(&argument, arguments.next())?).unwrap().max(1);
                 }
-                "--trace" => chosen.trace = true,
-                "--list" | "--ignored" => is_meant = false,
-                "--skip" => is_meant &= !arguments.next().is_some_and(|name| NAME.contains(&name)),
+                "--trace" => options.trace = true,
+                "--list" | "--ignored" => is_selected = false,
+                "--skip" => is_selected &= !arguments.next().is_some_and(|name| NAME.contains(&name)),
                 other if other.starts_with('-') => {}
-                name => is_meant &= NAME.contains(name),
+                name => is_selected &= NAME.contains(name),
             }
         }
-        Ok(is_meant.then_some(chosen))
+        Ok(is_selected.then_some(options))
     }
 }
 

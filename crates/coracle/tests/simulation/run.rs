@@ -7,10 +7,10 @@ use std::time::Duration;
 use coracle_base::Rng;
 use futures_util::future::join_all;
 
+use crate::control_plane::ControlPlane;
 use crate::faults::MAX_REQUESTS;
 use crate::state::State;
 use crate::story::Story;
-use crate::world::World;
 
 /// One run in this many has a second namespace. Runs are small, because most faults need little to show:
 /// many small runs find more than few large ones.
@@ -28,10 +28,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time until status updates are complete after the desired state is reached: a node that came back last is
 /// marked unready until it has sent heartbeats for a while.
-const AFTERWARDS: Duration = Duration::from_secs(45);
+const STATUS_DELAY: Duration = Duration::from_secs(45);
 
 /// Time after that in which nothing may change.
-const REST: Duration = Duration::from_secs(20);
+const QUIET_PERIOD: Duration = Duration::from_secs(20);
 
 /// Maximum number of lines printed for one failure.
 const MAX_LINES: usize = 20;
@@ -42,7 +42,7 @@ pub(crate) struct Outcome {
     pub(crate) digest: u64,
     pub(crate) requests: u64,
     /// Violations.
-    pub(crate) wrong: Vec<String>,
+    pub(crate) violations: Vec<String>,
 }
 
 thread_local! {
@@ -63,64 +63,67 @@ pub(crate) fn remember_panics() {
 pub(crate) fn simulate(seed: u64, trace: bool) -> Outcome {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
-    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(live(Rng::seeded(seed), trace))));
-    let mut outcome = outcome.unwrap_or(Outcome { digest: 0, requests: 0, wrong: Vec::new() });
-    outcome.wrong.extend(PANICS.take());
-    outcome.wrong.truncate(MAX_LINES);
+    let outcome =
+        catch_unwind(AssertUnwindSafe(|| runtime.block_on(run_control_plane(Rng::seeded(seed), trace))));
+    let mut outcome = outcome.unwrap_or(Outcome { digest: 0, requests: 0, violations: Vec::new() });
+    outcome.violations.extend(PANICS.take());
+    outcome.violations.truncate(MAX_LINES);
     outcome
 }
 
-async fn live(mut rng: Rng, trace: bool) -> Outcome {
-    let mut world = World::begin(&mut rng, trace).await;
+async fn run_control_plane(mut rng: Rng, trace: bool) -> Outcome {
+    let mut control_plane = ControlPlane::begin(&mut rng, trace).await;
     let count = if rng.one_in(SECOND_STORY) { MAX_STORIES } else { 1 };
-    let stories: Vec<_> = (0..count).map(|number| Story::new(&world, number, rng.fork())).collect();
-    let told = join_all(stories.into_iter().map(Story::tell));
-    let trouble = world.trouble_nodes();
+    let stories: Vec<_> = (0..count).map(|number| Story::new(&control_plane, number, rng.fork())).collect();
+    let running = join_all(stories.into_iter().map(Story::run));
+    let disturb_nodes = control_plane.disturb_nodes();
     let stories = tokio::select! {
         biased;
-        stories = told => Some(stories),
-        () = trouble => unreachable!("it goes on for ever"),
-        () = world.disturb() => unreachable!("it goes on for ever"),
+        stories = running => Some(stories),
+        () = disturb_nodes => unreachable!("it runs for ever"),
+        () = control_plane.disturb() => unreachable!("it runs for ever"),
         () = tokio::time::sleep(PATIENCE) => None,
     };
-    world.calm().await;
-    let mut wrong = match stories {
-        Some(stories) => settle(&world, &stories).await,
-        None => vec!["people wait for something that never happens".to_owned()],
+    control_plane.end_disturbances().await;
+    let mut violations = match stories {
+        Some(stories) => settle(&control_plane, &stories).await,
+        None => vec!["a story waits for something that never happens".to_owned()],
     };
-    wrong.extend(world.history.check());
-    let (digest, requests) = world.end().await;
+    violations.extend(control_plane.history.check());
+    let (digest, requests) = control_plane.end().await;
     if requests >= MAX_REQUESTS {
-        wrong.push(format!("{requests} requests did not bring it to an end"));
+        violations.push(format!("{requests} requests did not bring it to an end"));
     }
-    Outcome { digest, requests, wrong }
+    Outcome { digest, requests, violations }
 }
 
 /// Waits until the desired state of the stories is reached and stays so. Returns the differences.
-async fn settle(world: &World, stories: &[Story]) -> Vec<String> {
-    let wrong = || world.history.look(|state| all_wrong(stories, state));
-    let came_true = async {
+async fn settle(control_plane: &ControlPlane, stories: &[Story]) -> Vec<String> {
+    let differences = || control_plane.history.look(|state| all_differences(stories, state));
+    let converged = async {
         // Twice, because requests in flight may have had further effects.
         for _ in 0..2 {
-            while !wrong().is_empty() {
+            while !differences().is_empty() {
                 tokio::time::sleep(PAUSE).await;
             }
-            tokio::time::sleep(AFTERWARDS).await;
-            if wrong().is_empty() {
+            tokio::time::sleep(STATUS_DELAY).await;
+            if differences().is_empty() {
                 return;
             }
         }
     };
-    if tokio::time::timeout(PATIENCE, came_true).await.is_err() {
-        return wrong();
+    if tokio::time::timeout(PATIENCE, converged).await.is_err() {
+        return differences();
     }
-    let then = world.history.len();
-    tokio::time::sleep(REST).await;
-    let mut wrong = wrong();
-    wrong.extend(world.history.since(then).into_iter().map(|what| format!("no rest: {what}")));
-    wrong
+    let length_before = control_plane.history.len();
+    tokio::time::sleep(QUIET_PERIOD).await;
+    let mut violations = differences();
+    violations.extend(
+        control_plane.history.since(length_before).into_iter().map(|what| format!("no rest: {what}")),
+    );
+    violations
 }
 
-fn all_wrong(stories: &[Story], state: &State) -> Vec<String> {
-    stories.iter().flat_map(|story| story.wrong(state)).collect()
+fn all_differences(stories: &[Story], state: &State) -> Vec<String> {
+    stories.iter().flat_map(|story| story.differences(state)).collect()
 }

@@ -150,7 +150,7 @@ pub(crate) fn controller(object: &Value) -> Option<(&str, &str)> {
 }
 
 /// Formats pods in one line.
-pub(crate) fn shown<'a>(pods: impl IntoIterator<Item = &'a Value>) -> String {
+pub(crate) fn format_pods<'a>(pods: impl IntoIterator<Item = &'a Value>) -> String {
     let one = |pod: &Value| {
         let (name, image, phase) = (name(pod), image(pod), text(pod, "/status/phase"));
         let (ready, going) =
@@ -161,7 +161,7 @@ pub(crate) fn shown<'a>(pods: impl IntoIterator<Item = &'a Value>) -> String {
 }
 
 /// Formats claims and volumes in one line.
-pub(crate) fn shown_claims(claims: &[&Value], volumes: &[&Value]) -> String {
+pub(crate) fn format_claims(claims: &[&Value], volumes: &[&Value]) -> String {
     let claim = |claim: &&Value| {
         let (phase, volume) = (text(claim, "/status/phase"), text(claim, "/spec/volumeName"));
         format!("{} {phase} {volume}", name(claim))

@@ -11,7 +11,7 @@ use tower::ServiceExt;
 
 /// A client that always reaches the server.
 #[derive(Clone)]
-pub(crate) struct People {
+pub(crate) struct Users {
     server: ApiServer,
     peer: PeerIdentity,
 }
@@ -22,7 +22,7 @@ pub(crate) fn identity(user: &str) -> PeerIdentity {
     PeerIdentity(Some(Arc::new(Identity { name: user.to_owned(), groups, ..Identity::default() })))
 }
 
-impl People {
+impl Users {
     pub(crate) fn new(server: &ApiServer) -> Self {
         Self { server: server.clone(), peer: identity("people") }
     }

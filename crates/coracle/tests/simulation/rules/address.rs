@@ -1,7 +1,7 @@
 //! No two services have the same address.
 
 use super::Rule;
-use crate::history::Moment;
+use crate::history::Change;
 use crate::state::{SERVICES, State, name, namespace, text};
 use crate::story::NAMESPACE_PREFIX;
 
@@ -16,8 +16,8 @@ impl Addresses {
 }
 
 impl Rule for Addresses {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        let Some(service) = moment.now().filter(|_| moment.resource == SERVICES) else { return Ok(()) };
+    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let Some(service) = change.now().filter(|_| change.resource == SERVICES) else { return Ok(()) };
         let ip = text(service, "/spec/clusterIP");
         let own = (namespace(service), name(service));
         let mut others = self.namespaces.iter().flat_map(|namespace| state.list(SERVICES, namespace));

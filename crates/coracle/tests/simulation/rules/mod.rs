@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::history::Moment;
+use crate::history::Change;
 use crate::run::MAX_STORIES;
 use crate::state::{PODS, State, controller, has_condition, is_active, is_ready, uid};
 
@@ -34,7 +34,7 @@ pub(crate) trait Rule {
     ///
     /// # Errors
     /// The violation of the rule.
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String>;
+    fn see(&mut self, change: &Change, state: &State) -> Result<(), String>;
 }
 
 /// All rules, for a run in which users deleted these objects.
@@ -57,18 +57,18 @@ pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
 }
 
 /// The values of a field within [`MEMORY`].
-struct Lately<T> {
+struct Recent<T> {
     /// With the time since when; each is valid until the next.
     known: VecDeque<(Duration, T)>,
 }
 
-impl<T> Default for Lately<T> {
+impl<T> Default for Recent<T> {
     fn default() -> Self {
         Self { known: VecDeque::new() }
     }
 }
 
-impl<T> Lately<T> {
+impl<T> Recent<T> {
     fn note(&mut self, at: Duration, value: T) {
         self.forget(at);
         self.known.push_back((at, value));
@@ -102,16 +102,16 @@ impl Losses {
     }
 
     /// Records the change if it is a loss. True if it is.
-    fn see(&mut self, moment: &Moment) -> bool {
-        let Some(old) = moment.old.as_deref().filter(|_| moment.resource == PODS) else { return false };
+    fn see(&mut self, change: &Change) -> bool {
+        let Some(old) = change.old.as_deref().filter(|_| change.resource == PODS) else { return false };
         let was_well = is_active(old) && is_ready(old);
-        let is_well = moment.now().is_some_and(|new| is_active(new) && is_ready(new));
-        let only_unready = moment.now().is_some_and(is_active);
-        let is_disrupted = has_condition(&moment.object, "DisruptionTarget");
+        let is_well = change.now().is_some_and(|new| is_active(new) && is_ready(new));
+        let only_unready = change.now().is_some_and(is_active);
+        let is_disrupted = has_condition(&change.object, "DisruptionTarget");
         let by_others = self.deleted.contains(uid(old)) || only_unready || is_disrupted;
         let is_loss = was_well && !is_well && by_others;
         if is_loss && let Some((_, owner)) = controller(old) {
-            self.lost.entry(owner.to_owned()).or_default().push(moment.at);
+            self.lost.entry(owner.to_owned()).or_default().push(change.at);
         }
         is_loss
     }

@@ -1,7 +1,7 @@
 //! Namespaces and their content.
 
 use super::Rule;
-use crate::history::Moment;
+use crate::history::Change;
 use crate::state::{NAMESPACES, State, is_going, name, namespace};
 use crate::story::NAMESPACE_PREFIX;
 
@@ -10,18 +10,18 @@ use crate::story::NAMESPACE_PREFIX;
 pub(super) struct Content;
 
 impl Rule for Content {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        if let Some(made) = moment.made()
+    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        if let Some(created) = change.created()
             // Namespaces that every cluster has from the start are not part of the history.
-            && namespace(made).starts_with(NAMESPACE_PREFIX)
-            && state.get(NAMESPACES, "", namespace(made)).is_none_or(is_going)
+            && namespace(created).starts_with(NAMESPACE_PREFIX)
+            && state.get(NAMESPACES, "", namespace(created)).is_none_or(is_going)
         {
-            return Err(format!("{moment} was created although its namespace is going or gone"));
+            return Err(format!("{change} was created although its namespace is going or gone"));
         }
-        if moment.resource == NAMESPACES && !moment.is_there {
-            let left = state.within(name(&moment.object));
+        if change.resource == NAMESPACES && !change.is_there {
+            let left = state.within(name(&change.object));
             if let Some((resource, object)) = left.first() {
-                return Err(format!("{moment} before {resource} {}", name(object)));
+                return Err(format!("{change} before {resource} {}", name(object)));
             }
         }
         Ok(())

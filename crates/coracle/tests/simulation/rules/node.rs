@@ -2,17 +2,17 @@
 //! whatever the clock says.
 
 use super::Rule;
-use crate::history::Moment;
+use crate::history::Change;
 use crate::state::{NODES, State, name};
 
 pub(super) struct Nodes;
 
 impl Rule for Nodes {
-    fn see(&mut self, moment: &Moment, _state: &State) -> Result<(), String> {
-        let Some(node) = moment.now().filter(|_| moment.resource == NODES) else { return Ok(()) };
+    fn see(&mut self, change: &Change, _state: &State) -> Result<(), String> {
+        let Some(node) = change.now().filter(|_| change.resource == NODES) else { return Ok(()) };
         let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
         if conditions.any(|told| told["status"] == "Unknown") {
-            return Err(format!("nothing is known of {}: {}", name(node), node["status"]["conditions"]));
+            return Err(format!("{} is marked unknown: {}", name(node), node["status"]["conditions"]));
         }
         Ok(())
     }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Lately, Losses, Rule, active_of};
-use crate::history::Moment;
+use super::{Losses, Recent, Rule, active_of};
+use crate::history::Change;
 use crate::state::{
-    DEPLOYMENTS, NAMESPACES, PODS, REPLICA_SETS, State, controller, is_active, is_going, is_ready, name,
-    namespace, number, shown, uid,
+    DEPLOYMENTS, NAMESPACES, PODS, REPLICA_SETS, State, controller, format_pods, is_active, is_going,
+    is_ready, name, namespace, number, uid,
 };
 
 pub(super) struct Rollout {
     losses: Losses,
     /// By the UID of the deployment.
-    bounds: BTreeMap<String, Lately<Bounds>>,
+    bounds: BTreeMap<String, Recent<Bounds>>,
     /// Start of readiness, by the UID of the pod.
     ready_since: BTreeMap<String, Duration>,
 }
@@ -38,20 +38,20 @@ impl Rollout {
 }
 
 impl Rule for Rollout {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        let is_loss = self.losses.see(moment);
-        match moment.resource {
+    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let is_loss = self.losses.see(change);
+        match change.resource {
             DEPLOYMENTS => {
-                self.note(moment);
+                self.note(change);
                 Ok(())
             }
-            REPLICA_SETS => self.check_surge(moment, state),
+            REPLICA_SETS => self.check_surge(change, state),
             PODS => {
-                self.note_readiness(moment);
-                if is_loss || !self.takes_ready_pod(moment) {
+                self.note_readiness(change);
+                if is_loss || !self.takes_ready_pod(change) {
                     return Ok(());
                 }
-                self.check_availability(moment, state)
+                self.check_availability(change, state)
             }
             _ => Ok(()),
         }
@@ -60,22 +60,22 @@ impl Rule for Rollout {
 
 impl Rollout {
     /// ReplicaSets are counted by their desired replicas, because their pods may take a while to terminate.
-    fn check_surge(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
+    fn check_surge(&mut self, change: &Change, state: &State) -> Result<(), String> {
         let wanted = |set: &Value| number(set, "/spec/replicas");
-        let before = moment.old.as_deref().map_or(0, wanted);
-        let Some(set) = moment.now().filter(|set| wanted(set) > before) else { return Ok(()) };
+        let before = change.old.as_deref().map_or(0, wanted);
+        let Some(set) = change.now().filter(|set| wanted(set) > before) else { return Ok(()) };
         let Some((deployment, sets)) = deployment_of(state, set) else { return Ok(()) };
         let told: u64 = sets.iter().map(|set| wanted(set)).sum();
-        let most = self.lately(deployment, moment).map(|bounds| bounds.most).max();
+        let most = self.recent(deployment, change).map(|bounds| bounds.most).max();
         if most.is_some_and(|most| told > most) {
-            return Err(format!("{} is to have {told} pods, and not {most:?}", place(deployment)));
+            return Err(format!("{} wants {told} pods, more than {most:?}", place(deployment)));
         }
         Ok(())
     }
 
-    fn check_availability(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        let sets = || state.list(REPLICA_SETS, namespace(&moment.object));
-        let Some((_, owner)) = controller(&moment.object) else { return Ok(()) };
+    fn check_availability(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let sets = || state.list(REPLICA_SETS, namespace(&change.object));
+        let Some((_, owner)) = controller(&change.object) else { return Ok(()) };
         let Some(set) = sets().find(|set| uid(set) == owner && !is_going(set)) else { return Ok(()) };
         if state.get(NAMESPACES, "", namespace(set)).is_none_or(is_going) {
             return Ok(());
@@ -84,40 +84,44 @@ impl Rollout {
         let all = sets.iter().copied();
         let pods: Vec<_> = all.flat_map(|set| active_of(state, namespace(set), uid(set))).collect();
         let ready = pods.iter().filter(|pod| is_ready(pod)).count() as u64;
-        let lost: u64 = sets.iter().map(|set| self.losses.of(uid(set), moment.at)).sum();
-        let sizes: BTreeSet<_> = self.lately(deployment, moment).map(|bounds| bounds.replicas).collect();
+        let lost: u64 = sets.iter().map(|set| self.losses.of(uid(set), change.at)).sum();
+        let sizes: BTreeSet<_> = self.recent(deployment, change).map(|bounds| bounds.replicas).collect();
         if sizes.len() > 1 {
             // All ReplicaSets shrink in proportion, whether their pods are ready or not.
             return Ok(());
         }
-        let least = self.lately(deployment, moment).map(|bounds| bounds.least).min();
+        let least = self.recent(deployment, change).map(|bounds| bounds.least).min();
         if least.is_some_and(|least| ready + lost < least) {
-            return Err(format!("{} has fewer ready than {least:?}: {}", place(deployment), shown(pods)));
+            return Err(format!(
+                "{} has fewer ready than {least:?}: {}",
+                place(deployment),
+                format_pods(pods)
+            ));
         }
         Ok(())
     }
 
-    fn note_readiness(&mut self, moment: &Moment) {
-        let was_ready = moment.old.as_deref().is_some_and(is_ready);
-        if !was_ready && moment.now().is_some_and(is_ready) {
-            self.ready_since.insert(uid(&moment.object).to_owned(), moment.at);
+    fn note_readiness(&mut self, change: &Change) {
+        let was_ready = change.old.as_deref().is_some_and(is_ready);
+        if !was_ready && change.now().is_some_and(is_ready) {
+            self.ready_since.insert(uid(&change.object).to_owned(), change.at);
         }
     }
 
     /// True if the change took away a pod that was known to be ready, and only its controller can have
     /// caused that.
-    fn takes_ready_pod(&self, moment: &Moment) -> bool {
-        let was_well = moment.old.as_deref().is_some_and(|old| is_active(old) && is_ready(old));
-        let is_known = self.ready_since.get(uid(&moment.object)).is_some_and(|at| *at + NEWS < moment.at);
-        was_well && is_known && moment.now().is_none_or(|new| !is_active(new))
+    fn takes_ready_pod(&self, change: &Change) -> bool {
+        let was_well = change.old.as_deref().is_some_and(|old| is_active(old) && is_ready(old));
+        let is_known = self.ready_since.get(uid(&change.object)).is_some_and(|at| *at + NEWS < change.at);
+        was_well && is_known && change.now().is_none_or(|new| !is_active(new))
     }
 
-    fn lately(&mut self, deployment: &Value, moment: &Moment) -> impl Iterator<Item = &Bounds> {
-        self.bounds.entry(uid(deployment).to_owned()).or_default().values(moment.at)
+    fn recent(&mut self, deployment: &Value, change: &Change) -> impl Iterator<Item = &Bounds> {
+        self.bounds.entry(uid(deployment).to_owned()).or_default().values(change.at)
     }
 
-    fn note(&mut self, moment: &Moment) {
-        let Some(deployment) = moment.now() else { return };
+    fn note(&mut self, change: &Change) {
+        let Some(deployment) = change.now() else { return };
         let known = self.bounds.entry(uid(deployment).to_owned()).or_default();
         let replicas = number(deployment, "/spec/replicas");
         let (surge, unavailable) = match deployment.pointer("/spec/strategy/rollingUpdate") {
@@ -125,7 +129,7 @@ impl Rollout {
             None => (0, replicas),
         };
         let least = if is_going(deployment) { 0 } else { replicas.saturating_sub(unavailable) };
-        known.note(moment.at, Bounds { replicas, most: replicas + surge, least });
+        known.note(change.at, Bounds { replicas, most: replicas + surge, least });
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{NAMESPACE_PREFIX, Plot, Stage};
+use super::{NAMESPACE_PREFIX, Scenario, Stage};
 use crate::state::{IP_ADDRESSES, SERVICES, State, name, text};
 
 /// The number of services of a story.
@@ -18,7 +18,7 @@ const MAX_GONE_MS: u64 = 3_000;
 
 #[derive(Default)]
 pub(super) struct Addresses {
-    /// Whether each of the services is wanted.
+    /// True for the services that should exist.
     wanted: [bool; COUNT],
 }
 
@@ -37,19 +37,19 @@ impl Addresses {
         let spec = json!({"clusterIP": address(&stage.namespace, index), "ports": [{"port": 80}]});
         let service = json!({"metadata": {"name": service_name(index)}, "spec": spec});
         // An address that is still allocated is rejected with a code that no story expects.
-        let created = stage.people.create(&stage.path("v1", SERVICES), &service).await;
+        let created = stage.users.create(&stage.path("v1", SERVICES), &service).await;
         assert!(!created.is_null(), "the server refuses {service}");
         self.wanted[index] = true;
     }
 
     async fn delete(&mut self, stage: &Stage, index: usize) {
         let path = format!("{}/{}", stage.path("v1", SERVICES), service_name(index));
-        stage.people.delete(&path, &Value::Null).await;
+        stage.users.delete(&path, &Value::Null).await;
         self.wanted[index] = false;
     }
 }
 
-impl Plot for Addresses {
+impl Scenario for Addresses {
     async fn change(&mut self, stage: &mut Stage) {
         for _ in 0..ROUNDS {
             let index = usize::try_from(stage.rng.below(COUNT as u64)).unwrap();
@@ -64,20 +64,20 @@ impl Plot for Addresses {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
-        let wrong = |index: usize| {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
+        let differences = |index: usize| {
             let (service, ip) = (service_name(index), address(namespace, index));
             let found = state.get(SERVICES, namespace, &service);
             let is_right = found.is_some_and(|found| text(found, "/spec/clusterIP") == ip);
             (found.is_some() != self.wanted[index] || self.wanted[index] != is_right)
                 .then(|| format!("{service} should be there with {ip}: {}", self.wanted[index]))
         };
-        (0..COUNT).filter_map(wrong).collect()
+        (0..COUNT).filter_map(differences).collect()
     }
 }
 
 /// The difference between the IPAddress objects and the addresses of the services in a namespace.
-pub(super) fn wrong_addresses(namespace: &str, state: &State) -> Vec<String> {
+pub(super) fn address_differences(namespace: &str, state: &State) -> Vec<String> {
     let held = |service: &Value| match text(service, "/spec/clusterIP") {
         "" | "None" => None,
         ip => Some((ip.to_owned(), name(service).to_owned())),

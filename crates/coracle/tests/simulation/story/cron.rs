@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::workload::{image_of, write};
-use super::{Plot, Stage};
+use super::{Scenario, Stage};
 use crate::state::{CRON_JOBS, JOBS, State, has_condition, name};
 
 const NAME: &str = "tick";
@@ -38,12 +38,12 @@ impl Cron {
 
     async fn suspend(&mut self, stage: &mut Stage, suspend: bool) {
         let path = format!("{}/{NAME}", stage.path("batch/v1", CRON_JOBS));
-        stage.people.patch(&path, &json!({"spec": {"suspend": suspend}})).await;
+        stage.users.patch(&path, &json!({"spec": {"suspend": suspend}})).await;
         self.is_suspended = suspend;
     }
 }
 
-impl Plot for Cron {
+impl Scenario for Cron {
     async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(6) {
             0 if self.is_there => stage.delete_a_pod().await,
@@ -58,17 +58,17 @@ impl Plot for Cron {
         self.suspend(stage, true).await;
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let jobs: Vec<_> = state.list(JOBS, namespace).collect();
         let running = jobs.iter().filter(|job| !has_condition(job, "Complete"));
-        let mut wrong: Vec<_> = running.map(|job| format!("{} has not ended", name(job))).collect();
+        let mut differences: Vec<_> = running.map(|job| format!("{} has not ended", name(job))).collect();
         if jobs.len() > KEPT {
-            wrong.push(format!("{} jobs are kept", jobs.len()));
+            differences.push(format!("{} jobs are kept", jobs.len()));
         }
         let active = |cron: &&Value| cron["status"]["active"].as_array().is_some_and(|jobs| !jobs.is_empty());
         if let Some(cron) = state.get(CRON_JOBS, namespace, NAME).filter(active) {
-            wrong.push(format!("{NAME} says {}", cron["status"]));
+            differences.push(format!("{NAME} says {}", cron["status"]));
         }
-        wrong
+        differences
     }
 }

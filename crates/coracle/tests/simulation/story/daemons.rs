@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::workload::{image_of, template, write};
-use super::{Plot, Stage};
+use super::{Scenario, Stage};
+use crate::control_plane;
 use crate::state::{
-    DAEMON_SETS, NODES, PODS, State, app, image, is_going, is_ready, name, number, shown, text,
+    DAEMON_SETS, NODES, PODS, State, app, format_pods, image, is_going, is_ready, name, number, text,
 };
-use crate::world;
 
 const NAME: &str = "agent";
 
@@ -30,7 +30,7 @@ impl Daemons {
     }
 }
 
-impl Plot for Daemons {
+impl Scenario for Daemons {
     async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(5) {
             _ if self.version == 0 => {
@@ -43,34 +43,38 @@ impl Plot for Daemons {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == NAME).collect();
         let is_right =
             |pod: &&&Value| image(pod) == image_of(self.version) && !is_going(pod) && is_ready(pod);
         let on: BTreeSet<_> = pods.iter().filter(is_right).map(|pod| text(pod, "/spec/nodeName")).collect();
         let wanted = if self.version == 0 { BTreeSet::new() } else { chosen(namespace, state) };
-        let mut wrong = Vec::new();
+        let mut differences = Vec::new();
         if on != wanted || pods.len() != wanted.len() {
-            wrong.push(format!("{NAME} {} should be on {wanted:?}: {}", self.version, shown(pods)));
+            differences.push(format!(
+                "{NAME} {} should be on {wanted:?}: {}",
+                self.version,
+                format_pods(pods)
+            ));
         }
         if let Some(set) = state.get(DAEMON_SETS, namespace, NAME) {
             let observed = number(set, "/status/observedGeneration") == number(set, "/metadata/generation");
             let updated = number(set, "/status/updatedNumberScheduled") == wanted.len() as u64;
             if !observed || !updated {
-                wrong.push(format!("{NAME} says {}", set["status"]));
+                differences.push(format!("{NAME} says {}", set["status"]));
             }
         }
-        wrong
+        differences
     }
 }
 
 /// Adds or removes the label of a node.
 async fn choose_a_node(stage: &mut Stage) {
-    let node = format!("fake-{}", stage.rng.below(u64::from(world::NODES)));
+    let node = format!("fake-{}", stage.rng.below(u64::from(control_plane::NODES)));
     let is_chosen = stage.history.look(|state| chosen(&stage.namespace, state).contains(node.as_str()));
     let label = if is_chosen { Value::Null } else { json!("yes") };
     let patch = json!({"metadata": {"labels": {stage.namespace.clone(): label}}});
-    stage.people.patch(&format!("/api/v1/nodes/{node}"), &patch).await;
+    stage.users.patch(&format!("/api/v1/nodes/{node}"), &patch).await;
 }
 
 /// The nodes with the label. A recreated node does not have it.

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::workload::{self, Wanted, template, write};
-use super::{Plot, Stage};
+use super::{Scenario, Stage};
 use crate::state::{DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, State, name, number};
 
 const NAME: &str = "kept";
@@ -47,14 +47,14 @@ impl Evictions {
         for pod in names {
             let path = format!("{}/{pod}/eviction", stage.path("v1", PODS));
             let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
-            let answer = stage.people.ask(Method::POST, &path, &eviction).await;
+            let answer = stage.users.ask(Method::POST, &path, &eviction).await;
             let code = answer.status().as_u16();
             assert!(matches!(code, 201 | 404 | 409 | 429), "an eviction is answered by {code}");
         }
     }
 }
 
-impl Plot for Evictions {
+impl Scenario for Evictions {
     async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(6) {
             _ if self.wanted.version == 0 => self.begin(stage).await,
@@ -71,10 +71,10 @@ impl Plot for Evictions {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
-        let mut wrong: Vec<_> =
-            workload::wrong_pods(namespace, state, NAME, self.wanted).into_iter().collect();
-        let Some(budget) = state.get(DISRUPTION_BUDGETS, namespace, NAME) else { return wrong };
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
+        let mut differences: Vec<_> =
+            workload::pod_differences(namespace, state, NAME, self.wanted).into_iter().collect();
+        let Some(budget) = state.get(DISRUPTION_BUDGETS, namespace, NAME) else { return differences };
         let Wanted { replicas, .. } = self.wanted;
         let expected = [
             ("observedGeneration", number(budget, "/metadata/generation")),
@@ -86,8 +86,8 @@ impl Plot for Evictions {
         let is_right =
             |(field, expected): &(&str, u64)| number(budget, &format!("/status/{field}")) == *expected;
         if !expected.iter().all(is_right) {
-            wrong.push(format!("{NAME} says {} and not {expected:?}", budget["status"]));
+            differences.push(format!("{NAME} says {} and not {expected:?}", budget["status"]));
         }
-        wrong
+        differences
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::workload::{self, Wanted, template, write};
-use super::{Plot, Stage};
+use super::{Scenario, Stage};
 use crate::state::{DEPLOYMENTS, NAMESPACES, State, name};
 
 const NAME: &str = "short-lived";
@@ -37,12 +37,12 @@ impl Going {
 
     async fn delete(&mut self, stage: &mut Stage) {
         let path = format!("/api/v1/namespaces/{}", stage.namespace);
-        stage.people.delete(&path, &Value::Null).await;
+        stage.users.delete(&path, &Value::Null).await;
         (self.is_going, self.wanted) = (true, Wanted::default());
     }
 }
 
-impl Plot for Going {
+impl Scenario for Going {
     async fn change(&mut self, stage: &mut Stage) {
         if self.is_going {
             // A name is free again once the namespace is gone.
@@ -62,16 +62,17 @@ impl Plot for Going {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
-        let mut wrong: Vec<_> =
-            workload::wrong_pods(namespace, state, NAME, self.wanted).into_iter().collect();
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
+        let mut differences: Vec<_> =
+            workload::pod_differences(namespace, state, NAME, self.wanted).into_iter().collect();
         if self.is_going {
             let left = state.within(namespace).into_iter();
-            wrong.extend(left.map(|(resource, object)| format!("{resource} {} is there", name(object))));
+            differences
+                .extend(left.map(|(resource, object)| format!("{resource} {} is there", name(object))));
         }
         if state.get(NAMESPACES, "", namespace).is_some() == self.is_going {
-            wrong.push(format!("the namespace should be gone: {}", self.is_going));
+            differences.push(format!("the namespace should be gone: {}", self.is_going));
         }
-        wrong
+        differences
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::workload::{self, image_of};
-use super::{Plot, Stage};
-use crate::state::{JOBS, PODS, State, app, has_condition, name, number, shown};
+use super::{Scenario, Stage};
+use crate::state::{JOBS, PODS, State, app, format_pods, has_condition, name, number};
 
 /// The backoff limit of jobs that are to succeed in the end.
 const FORGIVING: u64 = 1000;
@@ -60,7 +60,7 @@ impl Jobs {
                 "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": image_of(1)}]},
             },
         }});
-        stage.people.create(&stage.path("batch/v1", JOBS), &object).await;
+        stage.users.create(&stage.path("batch/v1", JOBS), &object).await;
         self.wanted.push(job);
     }
 
@@ -69,7 +69,7 @@ impl Jobs {
         let Some(job) = self.wanted.iter_mut().find(|job| job.is_suspended) else { return };
         job.is_suspended = false;
         let path = format!("{}/{}", stage.path("batch/v1", JOBS), job.name);
-        stage.people.patch(&path, &json!({"spec": {"suspend": false}})).await;
+        stage.users.patch(&path, &json!({"spec": {"suspend": false}})).await;
     }
 
     async fn delete(&mut self, stage: &mut Stage) {
@@ -80,7 +80,7 @@ impl Jobs {
     }
 }
 
-impl Plot for Jobs {
+impl Scenario for Jobs {
     async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(6) {
             _ if self.wanted.is_empty() => self.add(stage).await,
@@ -91,13 +91,13 @@ impl Plot for Jobs {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
-        self.wanted.iter().filter_map(|job| job.wrong(namespace, state)).collect()
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
+        self.wanted.iter().filter_map(|job| job.differences(namespace, state)).collect()
     }
 }
 
 impl Job {
-    fn wrong(&self, namespace: &str, state: &State) -> Option<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Option<String> {
         let Self { name: job_name, completions, end, is_suspended } = self;
         let object = state.get(JOBS, namespace, job_name);
         let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == job_name).collect();
@@ -116,8 +116,8 @@ impl Job {
             return None;
         }
         let status = object.map_or(&Value::Null, |job| &job["status"]);
-        let shown = shown(pods.iter().copied());
+        let actual = format_pods(pods.iter().copied());
         let held: Vec<_> = held.into_iter().map(name).collect();
-        Some(format!("{job_name} is {status} with {shown}, of which {held:?} are held"))
+        Some(format!("{job_name} is {status} with {actual}, of which {held:?} are held"))
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::workload::{self, PATIENCE, Wanted, write};
-use super::{Plot, Stage};
+use super::{Scenario, Stage};
 use crate::state::{DEPLOYMENTS, RESOURCE_QUOTAS, State, has_condition, text};
 
 const NAME: &str = "greedy";
@@ -46,7 +46,7 @@ impl Limited {
     }
 }
 
-impl Plot for Limited {
+impl Scenario for Limited {
     async fn change(&mut self, stage: &mut Stage) {
         match stage.rng.below(4) {
             _ if self.hard == 0 => {
@@ -59,22 +59,24 @@ impl Plot for Limited {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let allowed = Wanted { replicas: self.wanted.replicas.min(self.hard), ..self.wanted };
-        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, allowed).into_iter().collect();
+        let mut differences: Vec<_> =
+            workload::pod_differences(namespace, state, NAME, allowed).into_iter().collect();
         if let Some(deployment) = state.get(DEPLOYMENTS, namespace, NAME) {
-            wrong.extend(workload::wrong_status(deployment, allowed));
+            differences.extend(workload::status_difference(deployment, allowed));
             let (is_limited, says_so) = (allowed.replicas < self.wanted.replicas, "ReplicaFailure");
             if has_condition(deployment, says_so) != is_limited {
-                wrong.push(format!("{NAME} is limited: {is_limited}; {}", deployment["status"]));
+                differences.push(format!("{NAME} is limited: {is_limited}; {}", deployment["status"]));
             }
         }
         if let Some(quota) = state.get(RESOURCE_QUOTAS, namespace, NAME) {
             let used = text(quota, "/status/used/pods");
             if used != allowed.replicas.to_string() {
-                wrong.push(format!("{used} pods count against the quota, and not {}", allowed.replicas));
+                differences
+                    .push(format!("{used} pods count against the quota, and not {}", allowed.replicas));
             }
         }
-        wrong
+        differences
     }
 }

@@ -21,10 +21,10 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
+use crate::control_plane::ControlPlane;
 use crate::history::History;
-use crate::people::People;
 use crate::state::{State, controller, is_going, name, uid};
-use crate::world::World;
+use crate::users::Users;
 
 /// Minimum and maximum number of changes in one story.
 const CHANGES: (u64, u64) = (2, 3);
@@ -40,13 +40,13 @@ pub(crate) const NAMESPACE_PREFIX: &str = "story-";
 /// A namespace with its users.
 pub(crate) struct Stage {
     pub(crate) namespace: String,
-    pub(crate) people: People,
+    pub(crate) users: Users,
     pub(crate) history: History,
     pub(crate) rng: Rng,
 }
 
 /// The subject of a story. It keeps the desired state.
-trait Plot {
+trait Scenario {
     /// Changes the desired state.
     async fn change(&mut self, stage: &mut Stage);
 
@@ -54,38 +54,38 @@ trait Plot {
     async fn finish(&mut self, _stage: &mut Stage) {}
 
     /// Differences between the desired and the actual state.
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String>;
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String>;
 }
 
-/// Object-safe variant of [`Plot`].
-trait AnyPlot {
+/// Object-safe variant of [`Scenario`].
+trait AnyScenario {
     fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()>;
     fn finish<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()>;
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String>;
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String>;
 }
 
-impl<P: Plot> AnyPlot for P {
+impl<P: Scenario> AnyScenario for P {
     fn change<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        Plot::change(self, stage).boxed_local()
+        Scenario::change(self, stage).boxed_local()
     }
 
     fn finish<'a>(&'a mut self, stage: &'a mut Stage) -> LocalBoxFuture<'a, ()> {
-        Plot::finish(self, stage).boxed_local()
+        Scenario::finish(self, stage).boxed_local()
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
-        Plot::wrong(self, namespace, state)
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
+        Scenario::differences(self, namespace, state)
     }
 }
 
 pub(crate) struct Story {
     stage: Stage,
-    plot: Box<dyn AnyPlot>,
+    scenario: Box<dyn AnyScenario>,
 }
 
 impl Story {
-    pub(crate) fn new(world: &World, number: u64, mut rng: Rng) -> Self {
-        let plot: Box<dyn AnyPlot> = match rng.below(13) {
+    pub(crate) fn new(control_plane: &ControlPlane, number: u64, mut rng: Rng) -> Self {
+        let scenario: Box<dyn AnyScenario> = match rng.below(13) {
             0 => Box::new(cron::Cron::default()),
             1 => Box::new(daemons::Daemons::default()),
             2 => Box::new(evictions::Evictions::default()),
@@ -98,30 +98,33 @@ impl Story {
             10 => Box::new(addresses::Addresses::default()),
             _ => Box::new(rollout::Rollout::default()),
         };
-        let (people, history) = (world.people.clone(), world.history.clone());
-        Self { stage: Stage { namespace: format!("{NAMESPACE_PREFIX}{number}"), people, history, rng }, plot }
+        let (users, history) = (control_plane.users.clone(), control_plane.history.clone());
+        Self {
+            stage: Stage { namespace: format!("{NAMESPACE_PREFIX}{number}"), users, history, rng },
+            scenario,
+        }
     }
 
     /// Runs the story.
-    pub(crate) async fn tell(mut self) -> Self {
-        let Self { stage, plot } = &mut self;
+    pub(crate) async fn run(mut self) -> Self {
+        let Self { stage, scenario } = &mut self;
         stage.create_namespace().await;
         for _ in 0..stage.between(CHANGES) {
-            plot.change(stage).await;
+            scenario.change(stage).await;
             let longest = if stage.rng.one_in(4) { LONG_PAUSE_MS } else { SHORT_PAUSE_MS };
             tokio::time::sleep(Duration::from_millis(stage.rng.below(longest))).await;
         }
-        plot.finish(stage).await;
+        scenario.finish(stage).await;
         self
     }
 
     /// Differences between the desired and the actual state.
-    pub(crate) fn wrong(&self, state: &State) -> Vec<String> {
+    pub(crate) fn differences(&self, state: &State) -> Vec<String> {
         let namespace = &self.stage.namespace;
-        let mut wrong = self.plot.wrong(namespace, state);
-        wrong.extend(orphans(namespace, state));
-        wrong.extend(addresses::wrong_addresses(namespace, state));
-        wrong.into_iter().map(|what| format!("{namespace}: {what}")).collect()
+        let mut differences = self.scenario.differences(namespace, state);
+        differences.extend(orphans(namespace, state));
+        differences.extend(addresses::address_differences(namespace, state));
+        differences.into_iter().map(|what| format!("{namespace}: {what}")).collect()
     }
 }
 
@@ -137,7 +140,7 @@ fn orphans(namespace: &str, state: &State) -> Vec<String> {
 impl Stage {
     async fn create_namespace(&self) -> Value {
         let namespace = json!({"metadata": {"name": self.namespace}});
-        self.people.create("/api/v1/namespaces", &namespace).await
+        self.users.create("/api/v1/namespaces", &namespace).await
     }
 
     /// The path of a resource in the namespace.
@@ -167,6 +170,6 @@ impl Stage {
         let (name, uid) = &pods[index];
         self.history.note_deleted(uid);
         let path = format!("{}/{name}", self.path("v1", "pods"));
-        self.people.delete(&path, &json!({"preconditions": {"uid": uid}})).await;
+        self.users.delete(&path, &json!({"preconditions": {"uid": uid}})).await;
     }
 }

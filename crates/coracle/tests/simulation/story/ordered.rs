@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::workload::{self, Wanted, template, write};
-use super::{Plot, Stage};
+use super::{Scenario, Stage};
 use crate::state::{STATEFUL_SETS, State, number};
 
 const NAME: &str = "db";
@@ -13,7 +13,7 @@ pub(super) struct Ordered {
     wanted: Option<Wanted>,
 }
 
-impl Plot for Ordered {
+impl Scenario for Ordered {
     async fn change(&mut self, stage: &mut Stage) {
         let wanted = match (self.wanted, stage.rng.below(7)) {
             (Some(_), 0) => {
@@ -37,19 +37,20 @@ impl Plot for Ordered {
         self.wanted = Some(wanted);
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let wanted = self.wanted.unwrap_or_default();
-        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
+        let mut differences: Vec<_> =
+            workload::pod_differences(namespace, state, NAME, wanted).into_iter().collect();
         if let Some(set) = state.get(STATEFUL_SETS, namespace, NAME) {
             let observed = number(set, "/status/observedGeneration") == number(set, "/metadata/generation");
             let same = set["status"]["currentRevision"] == set["status"]["updateRevision"];
             if !observed || !same || number(set, "/status/availableReplicas") != wanted.replicas {
-                wrong.push(format!("{NAME} says {}", set["status"]));
+                differences.push(format!("{NAME} says {}", set["status"]));
             }
         }
         if state.get(STATEFUL_SETS, namespace, NAME).is_some() != self.wanted.is_some() {
-            wrong.push(format!("{NAME} should be there: {}", self.wanted.is_some()));
+            differences.push(format!("{NAME} should be there: {}", self.wanted.is_some()));
         }
-        wrong
+        differences
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::workload::{self, PATIENCE, Wanted, template, write};
-use super::{Plot, Stage, service};
+use super::{Scenario, Stage, service};
 use crate::state::{DEPLOYMENTS, State, number};
 
 const NAME: &str = "web";
@@ -30,13 +30,13 @@ impl Rollout {
     /// Waits until the deployment has adopted orphaned ReplicaSets: only then they are deleted with it.
     async fn await_adoption(stage: &Stage) {
         let place = format!("{}/{NAME}", stage.path("apps/v1", DEPLOYMENTS));
-        while number(&stage.people.get(&place).await, "/status/observedGeneration") == 0 {
+        while number(&stage.users.get(&place).await, "/status/observedGeneration") == 0 {
             tokio::time::sleep(PATIENCE).await;
         }
     }
 }
 
-impl Plot for Rollout {
+impl Scenario for Rollout {
     async fn change(&mut self, stage: &mut Stage) {
         if !self.has_service {
             service::create(stage, NAME).await;
@@ -52,7 +52,7 @@ impl Plot for Rollout {
             (Some(_), 1) => {
                 // Its ReplicaSets stay, and the next deployment adopts them.
                 let orphan = json!({"propagationPolicy": "Orphan"});
-                stage.people.delete(&format!("{path}/{NAME}"), &orphan).await;
+                stage.users.delete(&format!("{path}/{NAME}"), &orphan).await;
                 self.deploy(stage).await;
             }
             (Some(_), 2) => stage.delete_a_pod().await,
@@ -68,18 +68,21 @@ impl Plot for Rollout {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let wanted = self.wanted.unwrap_or_default();
-        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
+        let mut differences: Vec<_> =
+            workload::pod_differences(namespace, state, NAME, wanted).into_iter().collect();
         if self.has_service {
-            wrong.extend(service::wrong(namespace, state, NAME));
+            differences.extend(service::differences(namespace, state, NAME));
         }
         let deployment = state.get(DEPLOYMENTS, namespace, NAME);
         match (deployment, self.wanted) {
             (None, None) => {}
-            (Some(deployment), Some(wanted)) => wrong.extend(workload::wrong_status(deployment, wanted)),
-            (found, _) => wrong.push(format!("{NAME} is there: {}", found.is_some())),
+            (Some(deployment), Some(wanted)) => {
+                differences.extend(workload::status_difference(deployment, wanted))
+            }
+            (found, _) => differences.push(format!("{NAME} is there: {}", found.is_some())),
         }
-        wrong
+        differences
     }
 }

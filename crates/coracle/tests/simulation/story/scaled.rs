@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::workload::{self, Wanted, template, write};
-use super::{Plot, Stage};
-use crate::measured::LOAD;
+use super::{Scenario, Stage};
+use crate::resource_metrics::LOAD;
 use crate::state::{DEPLOYMENTS, State, number};
 
 const NAME: &str = "busy";
@@ -51,7 +51,7 @@ impl Scaled {
     }
 }
 
-impl Plot for Scaled {
+impl Scenario for Scaled {
     async fn change(&mut self, stage: &mut Stage) {
         if self.is_there && stage.rng.one_in(4) {
             return stage.delete_a_pod().await;
@@ -73,14 +73,15 @@ impl Plot for Scaled {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let Some(deployment) = state.get(DEPLOYMENTS, namespace, NAME) else { return Vec::new() };
         let replicas = number(deployment, "/spec/replicas");
         let wanted = Wanted { replicas, version: 1 };
-        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
+        let mut differences: Vec<_> =
+            workload::pod_differences(namespace, state, NAME, wanted).into_iter().collect();
         if !self.is_enough(replicas) {
-            wrong.push(format!("{NAME} has {replicas} pods for {}m", self.load));
+            differences.push(format!("{NAME} has {replicas} pods for {}m", self.load));
         }
-        wrong
+        differences
     }
 }

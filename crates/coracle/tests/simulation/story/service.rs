@@ -10,11 +10,11 @@ use crate::state::{ENDPOINT_SLICES, PODS, State, app, is_active, is_ready, text}
 pub(super) async fn create(stage: &Stage, name: &str) {
     let spec = json!({"selector": {"app": name}, "ports": [{"port": 80}]});
     let service = json!({"metadata": {"name": name}, "spec": spec});
-    stage.people.create(&stage.path("v1", "services"), &service).await;
+    stage.users.create(&stage.path("v1", "services"), &service).await;
 }
 
 /// The difference between the endpoints of a service and its ready pods.
-pub(super) fn wrong(namespace: &str, state: &State, name: &str) -> Option<String> {
+pub(super) fn differences(namespace: &str, state: &State, name: &str) -> Option<String> {
     let ready = |pod: &&Value| app(pod) == name && is_active(pod) && is_ready(pod);
     let pods: BTreeSet<_> =
         state.list(PODS, namespace).filter(ready).map(|pod| text(pod, "/status/podIP")).collect();

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::workload::{self, Wanted, template, write};
-use super::{Plot, Stage};
-use crate::state::{CLAIMS, STATEFUL_SETS, State, VOLUMES, name, shown_claims, text, uid};
+use super::{Scenario, Stage};
+use crate::state::{CLAIMS, STATEFUL_SETS, State, VOLUMES, format_claims, name, text, uid};
 
 const NAME: &str = "disk";
 
@@ -13,7 +13,7 @@ pub(super) struct Stored {
     wanted: Option<Wanted>,
 }
 
-impl Plot for Stored {
+impl Scenario for Stored {
     async fn change(&mut self, stage: &mut Stage) {
         let path = stage.path("apps/v1", STATEFUL_SETS);
         match (self.wanted, stage.rng.below(6)) {
@@ -48,9 +48,10 @@ impl Plot for Stored {
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let wanted = self.wanted.unwrap_or_default();
-        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
+        let mut differences: Vec<_> =
+            workload::pod_differences(namespace, state, NAME, wanted).into_iter().collect();
         let claims: Vec<_> = state.list(CLAIMS, namespace).collect();
         let of_here = |volume: &&Value| text(volume, "/spec/claimRef/namespace") == namespace;
         let volumes: Vec<_> = state.list(VOLUMES, "").filter(of_here).collect();
@@ -73,9 +74,9 @@ impl Plot for Stored {
             || !kept
             || volumes.len() != claims.iter().filter(is_bound).count()
         {
-            let shown = shown_claims(&claims, &volumes);
-            wrong.push(format!("{} claims are wanted, and there are {shown}", wanted.replicas));
+            let actual = format_claims(&claims, &volumes);
+            differences.push(format!("{} claims are wanted, and there are {actual}", wanted.replicas));
         }
-        wrong
+        differences
     }
 }

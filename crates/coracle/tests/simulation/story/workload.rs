@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::state::{PODS, State, app, image, is_going, is_ready, name, number, shown};
+use crate::state::{PODS, State, app, format_pods, image, is_going, is_ready, name, number};
 
 /// The retry interval of operations that are not possible yet.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
@@ -39,13 +39,13 @@ pub(super) async fn write(stage: &Stage, path: &str, object: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
     let place = format!("{path}/{name}");
     loop {
-        let found = stage.people.get(&place).await;
+        let found = stage.users.get(&place).await;
         let done = if found.is_null() {
-            stage.people.create(path, object).await
+            stage.users.create(path, object).await
         } else if is_going(&found) {
             Value::Null
         } else {
-            stage.people.patch(&place, object).await
+            stage.users.patch(&place, object).await
         };
         if !done.is_null() {
             return;
@@ -57,11 +57,11 @@ pub(super) async fn write(stage: &Stage, path: &str, object: &Value) {
 /// Deletes a workload with its dependents, in the background or foreground.
 pub(super) async fn delete(stage: &mut Stage, path: &str) {
     let policy = stage.one_of(&["Background", "Foreground"]);
-    stage.people.delete(path, &json!({"propagationPolicy": policy})).await;
+    stage.users.delete(path, &json!({"propagationPolicy": policy})).await;
 }
 
 /// The difference between the desired and the actual pods of an app.
-pub(super) fn wrong_pods(
+pub(super) fn pod_differences(
     namespace: &str,
     state: &State,
     app_name: &str,
@@ -71,11 +71,11 @@ pub(super) fn wrong_pods(
     let is_right = |pod: &&&Value| image(pod) == image_of(version) && !is_going(pod) && is_ready(pod);
     let right = pods.iter().filter(is_right).count() as u64;
     (right != replicas || pods.len() as u64 != replicas)
-        .then(|| format!("{app_name} wants {replicas} of version {version}, and has {}", shown(pods)))
+        .then(|| format!("{app_name} wants {replicas} of version {version}, and has {}", format_pods(pods)))
 }
 
 /// The difference between the expected and the actual status of a deployment.
-pub(super) fn wrong_status(deployment: &Value, Wanted { replicas, .. }: Wanted) -> Option<String> {
+pub(super) fn status_difference(deployment: &Value, Wanted { replicas, .. }: Wanted) -> Option<String> {
     let is_observed =
         number(deployment, "/status/observedGeneration") == number(deployment, "/metadata/generation");
     let counts = ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"];
