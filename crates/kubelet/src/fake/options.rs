@@ -158,7 +158,7 @@ mod tests {
         {
             assert!(wrong.parse::<FakeNodes>().is_err(), "{wrong}");
         }
-        let said = "5,cpu=fast".parse::<FakeNodes>().unwrap_err().to_string();
-        assert_eq!(said, r#""fast" is not a quantity above 0, such as 8 or 32Gi"#);
+        let message = "5,cpu=fast".parse::<FakeNodes>().unwrap_err().to_string();
+        assert_eq!(message, r#""fast" is not a quantity above 0, such as 8 or 32Gi"#);
     }
 }

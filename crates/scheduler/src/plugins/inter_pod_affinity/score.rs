@@ -18,18 +18,18 @@ pub(super) struct AffinityScore<'w> {
 impl<'w> AffinityScore<'w> {
     /// None if every score would be zero.
     pub(super) fn new(state: &'w ClusterState, pod: &Pod, hard_weight: i64) -> Option<Self> {
-        let wishes = pod.affinity.iter().flat_map(|affinity| {
-            let liked = affinity.preferred.iter().map(|wish| (wish.weight, wish));
-            liked.chain(affinity.anti_preferred.iter().map(|wish| (-wish.weight, wish)))
+        let preferences = pod.affinity.iter().flat_map(|affinity| {
+            let preferred = affinity.preferred.iter().map(|preference| (preference.weight, preference));
+            preferred.chain(affinity.anti_preferred.iter().map(|preference| (-preference.weight, preference)))
         });
-        let own: Vec<_> = wishes
-            .map(|(weight, wish)| {
+        let own: Vec<_> = preferences
+            .map(|(weight, preference)| {
                 (
                     weight,
                     TopologyCounts::new(
                         state,
-                        &topology_counts::one(state, &wish.term),
-                        &wish.term.topology_key,
+                        &topology_counts::one(state, &preference.term),
+                        &preference.term.topology_key,
                     ),
                 )
             })
