@@ -208,9 +208,9 @@ async fn request_violating_the_rules_of_its_signer_fails() {
         conditions.is_some_and(|conditions| conditions.iter().any(|condition| condition.type_ == "Failed"))
     })
     .await;
-    let said = &failed.status.unwrap().conditions.unwrap()[1];
-    assert_eq!(said.reason.as_deref(), Some("SignerValidationFailure"));
-    assert_eq!(said.message.as_deref(), Some("subject organization is not system:nodes"));
+    let condition = &failed.status.unwrap().conditions.unwrap()[1];
+    assert_eq!(condition.reason.as_deref(), Some("SignerValidationFailure"));
+    assert_eq!(condition.message.as_deref(), Some("subject organization is not system:nodes"));
     cluster.shutdown().await;
 }
 

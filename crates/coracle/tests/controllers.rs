@@ -128,12 +128,13 @@ async fn deleted_namespace_deletes_its_content() {
     let namespaces = Api::<Namespace>::all(client.clone());
     namespaces.delete("blue", &DeleteParams::default()).await.unwrap();
     tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
-    let going = namespaces.get("blue").await.unwrap().status.unwrap();
-    assert_eq!(going.phase.as_deref(), Some("Terminating"));
-    let said: Vec<_> = going.conditions.unwrap().into_iter().filter_map(|said| said.message).collect();
+    let status = namespaces.get("blue").await.unwrap().status.unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Terminating"));
+    let messages: Vec<_> =
+        status.conditions.unwrap().into_iter().filter_map(|condition| condition.message).collect();
     assert!(
-        said.contains(&"Some resources are remaining: configmaps. has 1 resource instances".to_owned()),
-        "{said:?}"
+        messages.contains(&"Some resources are remaining: configmaps. has 1 resource instances".to_owned()),
+        "{messages:?}"
     );
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "blue");
     assert!(accounts.get_opt("default").await.unwrap().is_none(), "the service account was recreated");

@@ -214,8 +214,8 @@ async fn served_version_has_an_api_service() {
     });
     assert_eq!(serde_json::to_value(&service.spec).unwrap(), right);
     let condition = service.status.unwrap().conditions.unwrap().remove(0);
-    let said = (&*condition.type_, &*condition.status, condition.reason.as_deref());
-    assert_eq!(said, ("Available", "True", Some("Local")));
+    let fields = (&*condition.type_, &*condition.status, condition.reason.as_deref());
+    assert_eq!(fields, ("Available", "True", Some("Local")));
 
     let spoilt = Patch::Merge(json!({"spec": {"versionPriority": 7}}));
     server.services.patch("v1.example.com", &PatchParams::default(), &spoilt).await.unwrap();

@@ -171,8 +171,8 @@ async fn cluster_created_by_one_server_is_served_by_the_other_until_deleted() {
     let watch = http::Request::get(format!("{maps}?watch=true")).body(Vec::new()).unwrap();
     let mut watch = first.client().request_stream(watch).await.unwrap();
     second.delete_cluster("t1").await.unwrap();
-    let mut told = String::new();
-    tokio::time::timeout(LIMIT, watch.read_to_string(&mut told)).await.expect("the watch ends").unwrap();
+    let mut output = String::new();
+    tokio::time::timeout(LIMIT, watch.read_to_string(&mut output)).await.expect("the watch ends").unwrap();
     until(&first, maps, 404).await;
     assert_eq!(code(&second, Method::GET, maps, Vec::new()).await, 404);
 

@@ -294,7 +294,7 @@ async fn autoscaler_follows_the_usage_of_pods() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|said| said["reason"].as_str().unwrap())
+        .map(|condition| condition["reason"].as_str().unwrap())
         .collect();
     assert_eq!(reasons, ["SucceededRescale", "ValidMetricFound", "DesiredWithinRange"]);
     wait_for(LIMIT, &sets, "web", |set| set.status.as_ref().is_some_and(|s| s.ready_replicas == Some(4)))
@@ -309,15 +309,15 @@ async fn autoscaler_follows_the_usage_of_pods() {
     idle(&cluster).await;
     let events =
         Api::<Event>::namespaced(client, "default").list(&ListParams::default()).await.unwrap().items;
-    let told: Vec<_> = events
+    let messages: Vec<_> = events
         .iter()
         .filter(|event| event.reason.as_deref() == Some("SuccessfulRescale"))
         .filter_map(|event| event.message.as_deref())
         .collect();
     let above = "New size: 4; reason: memory resource utilization (percentage of request) above target";
     assert!(
-        told.contains(&above) && told.contains(&"New size: 2; reason: All metrics below target"),
-        "{told:?}"
+        messages.contains(&above) && messages.contains(&"New size: 2; reason: All metrics below target"),
+        "{messages:?}"
     );
     cluster.shutdown().await;
 }
@@ -334,14 +334,14 @@ async fn autoscaler_reports_why_it_cannot_scale() {
         let scaler =
             json!({"metadata": {"name": name}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}});
         scalers.create(&PostParams::default(), &serde_json::from_value(scaler).unwrap()).await.unwrap();
-        let told = wait_for(LIMIT, &scalers, name, |scaler| {
+        let scaler = wait_for(LIMIT, &scalers, name, |scaler| {
             scaler.status.as_ref().is_some_and(|status| status.conditions.is_some())
         })
         .await;
-        let said = &told.status.unwrap().conditions.unwrap()[0];
-        assert_eq!((&*said.type_, said.reason.as_deref()), ("AbleToScale", Some("FailedGetScale")));
+        let condition = &scaler.status.unwrap().conditions.unwrap()[0];
+        assert_eq!((&*condition.type_, condition.reason.as_deref()), ("AbleToScale", Some("FailedGetScale")));
         let message = format!("the HPA controller was unable to get the target's current scale: {expected}");
-        assert_eq!(said.message.as_deref(), Some(&*message));
+        assert_eq!(condition.message.as_deref(), Some(&*message));
     }
     cluster.shutdown().await;
 }

@@ -212,8 +212,8 @@ async fn owner_in_another_namespace_is_invalid_and_reported() {
     assert!(roles.get_opt("misled").await.unwrap().is_some(), "the owner's namespace is unknown");
     let events =
         Api::<Event>::namespaced(client.clone(), NAMESPACE).list(&ListParams::default()).await.unwrap();
-    let told = |event: &&Event| event.involved_object.name.as_deref() == Some("child");
-    let event = events.items.iter().find(told).unwrap();
+    let is_of_child = |event: &&Event| event.involved_object.name.as_deref() == Some("child");
+    let event = events.items.iter().find(is_of_child).unwrap();
     assert_eq!(event.reason.as_deref(), Some("OwnerRefInvalidNamespace"));
     let expected = format!(
         "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {}] does not exist in namespace \"default\"",

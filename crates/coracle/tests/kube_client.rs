@@ -103,9 +103,9 @@ async fn changes_are_watched(client: &Client) {
     made.data = Some([("a".to_owned(), "2".to_owned())].into());
     maps.replace("watched", &PostParams::default(), &made).await.unwrap();
     maps.delete("watched", &DeleteParams::default()).await.unwrap();
-    let mut told = Vec::new();
-    while told.len() < 3 {
-        told.push(match events.try_next().await.unwrap().expect("the watch ended") {
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        seen.push(match events.try_next().await.unwrap().expect("the watch ended") {
             WatchEvent::Added(map) => ("added", value(&map, "a").map(str::to_owned)),
             WatchEvent::Modified(map) => ("modified", value(&map, "a").map(str::to_owned)),
             WatchEvent::Deleted(map) => ("deleted", value(&map, "a").map(str::to_owned)),
@@ -113,7 +113,7 @@ async fn changes_are_watched(client: &Client) {
         });
     }
     let expected = [("added", "1"), ("modified", "2"), ("deleted", "2")];
-    assert_eq!(told, expected.map(|(event, value)| (event, Some(value.to_owned()))));
+    assert_eq!(seen, expected.map(|(event, value)| (event, Some(value.to_owned()))));
     maps.delete("unwatched", &DeleteParams::default()).await.unwrap();
 }
 

@@ -100,9 +100,10 @@ async fn node_without_heartbeat_becomes_not_ready() {
     let node = Api::<Node>::all(client.clone()).get("a").await.unwrap();
     assert_eq!(node.annotations()["node.alpha.kubernetes.io/ttl"], "0");
     let conditions = node.status.unwrap().conditions.unwrap();
-    let said: Vec<_> = conditions.iter().map(|said| (&*said.type_, &*said.status)).collect();
+    let statuses: Vec<_> =
+        conditions.iter().map(|condition| (&*condition.type_, &*condition.status)).collect();
     for r#type in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
-        assert!(said.contains(&(r#type, "Unknown")), "{said:?}");
+        assert!(statuses.contains(&(r#type, "Unknown")), "{statuses:?}");
     }
     assert_eq!(conditions[0].reason.as_deref(), Some("NodeStatusUnknown"));
     assert_eq!(conditions[0].message.as_deref(), Some("Kubelet stopped posting node status."));

@@ -205,7 +205,7 @@ impl ControlPlane {
 async fn create_nodes(server: &ApiServer, clock: &Clock) {
     let quiet = Faults::new(Rng::seeded(0), false);
     quiet.disable();
-    let client = quiet.client(server, "people", "kubectl", &Connection::default());
+    let client = quiet.client(server, "users", "kubectl", &Connection::default());
     fake::create_nodes(&client, &FakeNodes::new(NODES), clock).await.unwrap();
 }
 

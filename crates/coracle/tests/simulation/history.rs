@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::line::{self, Line};
 use crate::rules;
-use crate::state::{NODES, PODS, RESOURCES, State, format_pods, is_going, name, namespace, text};
+use crate::state::{NODES, PODS, RESOURCES, State, format_pods, is_terminating, name, namespace, text};
 use crate::users::Users;
 
 /// The timeout of the watches, longer than any run.
@@ -55,10 +55,10 @@ impl fmt::Display for Change {
         }
         let (generation, spec) = (&object["metadata"]["generation"], &object["spec"]);
         let strategy = &spec["strategy"]["rollingUpdate"];
-        let going = if is_going(object) { " going" } else { "" };
+        let terminating = if is_terminating(object) { " terminating" } else { "" };
         write!(
             f,
-            "{going} generation {generation} replicas {} {strategy} is {}",
+            "{terminating} generation {generation} replicas {} {strategy} is {}",
             spec["replicas"], object["status"]
         )
     }
@@ -124,8 +124,8 @@ impl History {
         log.changes.push(change);
     }
 
-    /// Records the deletion of an object by a user, so that no controller is blamed for it.
-    pub(crate) fn note_deleted(&self, uid: &str) {
+    /// Records the deletion of an object by a user, which is not a violation by a controller.
+    pub(crate) fn record_deleted(&self, uid: &str) {
         self.log().deleted.insert(uid.to_owned());
     }
 
@@ -142,9 +142,9 @@ impl History {
         log.map(Change::to_string).collect()
     }
 
-    /// Calls `look` with the current state.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.log().state)
+    /// Calls the closure with the current state.
+    pub(crate) fn with_state<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read(&self.log().state)
     }
 
     /// Checks the whole history in order. Returns the violated rules.
@@ -156,8 +156,8 @@ impl History {
         for change in changes {
             change.old = state.set(change.resource, &change.object, change.is_there);
             for rule in &mut rules {
-                if let Err(broken) = rule.see(change, &state) {
-                    violations.push(format!("after {:.1} s: {broken}", change.at.as_secs_f64()));
+                if let Err(violation) = rule.check(change, &state) {
+                    violations.push(format!("after {:.1} s: {violation}", change.at.as_secs_f64()));
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! One run is an in-memory server with controllers, scheduler and simulated nodes. Their requests fail, get
 //! lost, meet conflicts or lose their responses; their watches break off; they are disconnected, stopped,
 //! killed and restarted; the clock jumps. Meanwhile users change their objects: each namespace of the run
-//! has a story of its own. Then the faults end, and the last desired state must be reached and stay.
+//! has a scenario of its own. Then the faults end, and the last desired state must be reached and stay.
 //! Invariants are checked over the whole history, which a client without faults has watched from the
 //! beginning.
 //!
@@ -21,8 +21,8 @@ mod options;
 mod resource_metrics;
 mod rules;
 mod run;
+mod scenario;
 mod state;
-mod story;
 mod users;
 
 use std::process::ExitCode;

@@ -29,7 +29,7 @@ impl MetricsSource for Measurements {
 
     fn pods(&self, _cluster: &str, namespace: &str) -> Vec<PodUsage> {
         let Some(history) = self.history.get() else { return Vec::new() };
-        history.look(|state| {
+        history.with_state(|state| {
             let ready = state.list(PODS, namespace).filter(|pod| is_active(pod) && is_ready(pod));
             ready.map(|pod| self.of_pod(state, namespace, pod)).collect()
         })

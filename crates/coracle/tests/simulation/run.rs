@@ -9,15 +9,15 @@ use futures_util::future::join_all;
 
 use crate::control_plane::ControlPlane;
 use crate::faults::MAX_REQUESTS;
+use crate::scenario::ScenarioRun;
 use crate::state::State;
-use crate::story::Story;
 
 /// One run in this many has a second namespace. Runs are small, because most faults need little to show:
 /// many small runs find more than few large ones.
-const SECOND_STORY: u64 = 16;
+const SECOND_SCENARIO: u64 = 16;
 
 /// The maximum number of namespaces of a run.
-pub(crate) const MAX_STORIES: u64 = 2;
+pub(crate) const MAX_SCENARIOS: u64 = 2;
 
 /// Time limit for reaching the desired state once there are no more faults. Kubernetes' delay after many
 /// failures is 1000 seconds.
@@ -73,21 +73,22 @@ pub(crate) fn simulate(seed: u64, trace: bool) -> Outcome {
 
 async fn run_control_plane(mut rng: Rng, trace: bool) -> Outcome {
     let mut control_plane = ControlPlane::begin(&mut rng, trace).await;
-    let count = if rng.one_in(SECOND_STORY) { MAX_STORIES } else { 1 };
-    let stories: Vec<_> = (0..count).map(|number| Story::new(&control_plane, number, rng.fork())).collect();
-    let running = join_all(stories.into_iter().map(Story::run));
+    let count = if rng.one_in(SECOND_SCENARIO) { MAX_SCENARIOS } else { 1 };
+    let scenarios: Vec<_> =
+        (0..count).map(|number| ScenarioRun::new(&control_plane, number, rng.fork())).collect();
+    let running = join_all(scenarios.into_iter().map(ScenarioRun::run));
     let disturb_nodes = control_plane.disturb_nodes();
-    let stories = tokio::select! {
+    let scenarios = tokio::select! {
         biased;
-        stories = running => Some(stories),
+        scenarios = running => Some(scenarios),
         () = disturb_nodes => unreachable!("it runs for ever"),
         () = control_plane.disturb() => unreachable!("it runs for ever"),
         () = tokio::time::sleep(PATIENCE) => None,
     };
     control_plane.end_disturbances().await;
-    let mut violations = match stories {
-        Some(stories) => settle(&control_plane, &stories).await,
-        None => vec!["a story waits for something that never happens".to_owned()],
+    let mut violations = match scenarios {
+        Some(scenarios) => settle(&control_plane, &scenarios).await,
+        None => vec!["a scenario waits for something that never happens".to_owned()],
     };
     violations.extend(control_plane.history.check());
     let (digest, requests) = control_plane.end().await;
@@ -97,9 +98,9 @@ async fn run_control_plane(mut rng: Rng, trace: bool) -> Outcome {
     Outcome { digest, requests, violations }
 }
 
-/// Waits until the desired state of the stories is reached and stays so. Returns the differences.
-async fn settle(control_plane: &ControlPlane, stories: &[Story]) -> Vec<String> {
-    let differences = || control_plane.history.look(|state| all_differences(stories, state));
+/// Waits until the desired state of the scenarios is reached and stays so. Returns the differences.
+async fn settle(control_plane: &ControlPlane, scenarios: &[ScenarioRun]) -> Vec<String> {
+    let differences = || control_plane.history.with_state(|state| all_differences(scenarios, state));
     let converged = async {
         // Twice, because requests in flight may have had further effects.
         for _ in 0..2 {
@@ -119,11 +120,11 @@ async fn settle(control_plane: &ControlPlane, stories: &[Story]) -> Vec<String> 
     tokio::time::sleep(QUIET_PERIOD).await;
     let mut violations = differences();
     violations.extend(
-        control_plane.history.since(length_before).into_iter().map(|what| format!("no rest: {what}")),
+        control_plane.history.since(length_before).into_iter().map(|what| format!("no quiescence: {what}")),
     );
     violations
 }
 
-fn all_differences(stories: &[Story], state: &State) -> Vec<String> {
-    stories.iter().flat_map(|story| story.differences(state)).collect()
+fn all_differences(scenarios: &[ScenarioRun], state: &State) -> Vec<String> {
+    scenarios.iter().flat_map(|scenario| scenario.differences(state)).collect()
 }

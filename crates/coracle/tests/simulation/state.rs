@@ -120,13 +120,13 @@ pub(crate) fn image(pod: &Value) -> &str {
     text(pod, "/spec/containers/0/image")
 }
 
-pub(crate) fn is_going(object: &Value) -> bool {
+pub(crate) fn is_terminating(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
 pub(crate) fn has_condition(object: &Value, kind: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|told| told["type"] == kind && told["status"] == "True")
+    conditions.into_iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
 pub(crate) fn is_ready(pod: &Value) -> bool {
@@ -139,7 +139,7 @@ pub(crate) fn has_ended(pod: &Value) -> bool {
 
 /// True if a pod neither ended nor terminates.
 pub(crate) fn is_active(pod: &Value) -> bool {
-    !is_going(pod) && !has_ended(pod)
+    !is_terminating(pod) && !has_ended(pod)
 }
 
 /// Kind and UID of the controller of an object, if it has one.
@@ -153,9 +153,11 @@ pub(crate) fn controller(object: &Value) -> Option<(&str, &str)> {
 pub(crate) fn format_pods<'a>(pods: impl IntoIterator<Item = &'a Value>) -> String {
     let one = |pod: &Value| {
         let (name, image, phase) = (name(pod), image(pod), text(pod, "/status/phase"));
-        let (ready, going) =
-            (if is_ready(pod) { " ready" } else { "" }, if is_going(pod) { " going" } else { "" });
-        format!("{name} {} {phase}{ready}{going}", image.rsplit(':').next().unwrap_or_default())
+        let (ready, terminating) = (
+            if is_ready(pod) { " ready" } else { "" },
+            if is_terminating(pod) { " terminating" } else { "" },
+        );
+        format!("{name} {} {phase}{ready}{terminating}", image.rsplit(':').next().unwrap_or_default())
     };
     format!("[{}]", pods.into_iter().map(one).collect::<Vec<_>>().join(", "))
 }

@@ -24,7 +24,7 @@ pub(crate) fn identity(user: &str) -> PeerIdentity {
 
 impl Users {
     pub(crate) fn new(server: &ApiServer) -> Self {
-        Self { server: server.clone(), peer: identity("people") }
+        Self { server: server.clone(), peer: identity("users") }
     }
 
     pub(crate) async fn create(&self, path: &str, object: &Value) -> Value {

@@ -2,21 +2,21 @@
 
 use super::Rule;
 use crate::history::Change;
+use crate::scenario::NAMESPACE_PREFIX;
 use crate::state::{SERVICES, State, name, namespace, text};
-use crate::story::NAMESPACE_PREFIX;
 
 pub(super) struct Addresses {
     namespaces: Vec<String>,
 }
 
 impl Addresses {
-    pub(super) fn new(stories: u64) -> Self {
-        Self { namespaces: (0..stories).map(|number| format!("{NAMESPACE_PREFIX}{number}")).collect() }
+    pub(super) fn new(scenarios: u64) -> Self {
+        Self { namespaces: (0..scenarios).map(|number| format!("{NAMESPACE_PREFIX}{number}")).collect() }
     }
 }
 
 impl Rule for Addresses {
-    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
         let Some(service) = change.now().filter(|_| change.resource == SERVICES) else { return Ok(()) };
         let ip = text(service, "/spec/clusterIP");
         let own = (namespace(service), name(service));

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::{Recent, Rule};
 use crate::history::Change;
-use crate::state::{CRON_JOBS, JOBS, State, controller, has_condition, is_going, name, namespace, text, uid};
+use crate::state::{
+    CRON_JOBS, JOBS, State, controller, has_condition, is_terminating, name, namespace, text, uid,
+};
 
 #[derive(Default)]
 pub(super) struct Concurrency {
@@ -15,10 +17,10 @@ pub(super) struct Concurrency {
 }
 
 impl Rule for Concurrency {
-    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
         if let Some(cron) = change.now().filter(|_| change.resource == CRON_JOBS) {
             let known = self.is_forbidden.entry(uid(cron).to_owned()).or_default();
-            known.note(change.at, text(cron, "/spec/concurrencyPolicy") == "Forbid");
+            known.record(change.at, text(cron, "/spec/concurrencyPolicy") == "Forbid");
         }
         let Some(job) = change.created().filter(|_| change.resource == JOBS) else { return Ok(()) };
         let Some(("CronJob", cron)) = controller(job) else { return Ok(()) };
@@ -28,7 +30,7 @@ impl Rule for Concurrency {
         }
         let runs = |job: &&Value| {
             controller(job).is_some_and(|(_, owner)| owner == cron)
-                && !is_going(job)
+                && !is_terminating(job)
                 && !["Complete", "Failed"].iter().any(|condition| has_condition(job, condition))
         };
         let running: Vec<_> = state.list(JOBS, namespace(job)).filter(runs).map(name).collect();

@@ -13,7 +13,7 @@ const TARGET: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnore
 pub(super) struct OnePerNode;
 
 impl Rule for OnePerNode {
-    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
         let pod = &change.object;
         let Some(("DaemonSet", set)) = controller(pod).filter(|_| change.resource == PODS) else {
             return Ok(());
@@ -22,10 +22,10 @@ impl Rule for OnePerNode {
             return Ok(());
         }
         let node = text(pod, TARGET);
-        let there: Vec<&Value> =
+        let on_node: Vec<&Value> =
             active_of(state, namespace(pod), set).filter(|other| text(other, TARGET) == node).collect();
-        if node.is_empty() || there.len() > 1 {
-            return Err(format!("{} has several pods for {node}: {}", namespace(pod), format_pods(there)));
+        if node.is_empty() || on_node.len() > 1 {
+            return Err(format!("{} has several pods for {node}: {}", namespace(pod), format_pods(on_node)));
         }
         Ok(())
     }

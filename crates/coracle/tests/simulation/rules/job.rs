@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Rule, active_of};
 use crate::history::Change;
 use crate::state::{
-    JOBS, PODS, State, controller, format_pods, has_condition, is_going, name, namespace, number, text,
+    JOBS, PODS, State, controller, format_pods, has_condition, is_terminating, name, namespace, number, text,
 };
 
 /// The annotation with the index of a pod.
@@ -20,7 +20,7 @@ pub(super) struct Indexes {
 }
 
 impl Rule for Indexes {
-    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
         let (pod, index) = (&change.object, text(&change.object, INDEX));
         let Some(("Job", job)) = controller(pod).filter(|_| change.resource == PODS && !index.is_empty())
         else {
@@ -34,11 +34,11 @@ impl Rule for Indexes {
                 return Err(format!("{} runs index {index} twice: {}", namespace(pod), format_pods(running)));
             }
             if self.succeeded.contains(&key) {
-                return Err(format!("{}/{} runs what has succeeded", namespace(pod), name(pod)));
+                return Err(format!("{}/{} runs an index that has succeeded", namespace(pod), name(pod)));
             }
         }
         // A terminating pod counts as failed for its Job already.
-        if text(pod, "/status/phase") == "Succeeded" && !is_going(pod) {
+        if text(pod, "/status/phase") == "Succeeded" && !is_terminating(pod) {
             self.succeeded.insert(key);
         }
         Ok(())
@@ -48,7 +48,7 @@ impl Rule for Indexes {
 pub(super) struct Counts;
 
 impl Rule for Counts {
-    fn see(&mut self, change: &Change, _state: &State) -> Result<(), String> {
+    fn check(&mut self, change: &Change, _state: &State) -> Result<(), String> {
         let (Some(old), Some(new)) = (change.old.as_deref(), change.now()) else { return Ok(()) };
         if change.resource != JOBS || old["metadata"]["uid"] != new["metadata"]["uid"] {
             return Ok(());
@@ -58,7 +58,7 @@ impl Rule for Counts {
         let completions = number(new, "/spec/completions");
         let too_many = number(new, "/status/succeeded") > completions;
         if fewer("/status/succeeded") || fewer("/status/failed") || too_many {
-            return violation(new, "miscounts", old);
+            return violation(new, "has wrong counts", old);
         }
         if undone("Complete") || undone("Failed") {
             return violation(new, "is no longer finished", old);

@@ -1,7 +1,7 @@
 //! Invariants. Each rule sees every change, in order, with the state after it.
 //!
 //! Controllers act on caches that lag. So a rule about desired state is satisfied if it was for any desired
-//! state within the last [`MEMORY`].
+//! state within the last [`STALENESS_LIMIT`].
 
 mod address;
 mod budget;
@@ -22,32 +22,32 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::history::Change;
-use crate::run::MAX_STORIES;
+use crate::run::MAX_SCENARIOS;
 use crate::state::{PODS, State, controller, has_condition, is_active, is_ready, uid};
 
 /// How long a controller may act on outdated state: longer than any component is away, and than a watch
 /// that was cut needs to recover after several failures.
-const MEMORY: Duration = Duration::from_secs(60);
+const STALENESS_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) trait Rule {
     /// Checks a change.
     ///
     /// # Errors
     /// The violation of the rule.
-    fn see(&mut self, change: &Change, state: &State) -> Result<(), String>;
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String>;
 }
 
 /// All rules, for a run in which users deleted these objects.
 pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
     vec![
-        Box::new(address::Addresses::new(MAX_STORIES)),
+        Box::new(address::Addresses::new(MAX_SCENARIOS)),
         Box::new(replica_set::Replicas::default()),
         Box::new(rollout::Rollout::new(deleted.clone())),
-        Box::new(stateful_set::Ordered::new(deleted.clone())),
+        Box::new(stateful_set::OrderedPods::new(deleted.clone())),
         Box::new(job::Indexes::default()),
         Box::new(job::Counts),
         Box::new(daemon_set::OnePerNode),
-        Box::new(namespace::Content),
+        Box::new(namespace::NamespaceContent),
         Box::new(node::Nodes),
         Box::new(quota::Quota),
         Box::new(cron_job::Concurrency::default()),
@@ -56,7 +56,7 @@ pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
     ]
 }
 
-/// The values of a field within [`MEMORY`].
+/// The values of a field within [`STALENESS_LIMIT`].
 struct Recent<T> {
     /// With the time since when; each is valid until the next.
     known: VecDeque<(Duration, T)>,
@@ -69,20 +69,20 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    fn note(&mut self, at: Duration, value: T) {
-        self.forget(at);
+    fn record(&mut self, at: Duration, value: T) {
+        self.prune(at);
         self.known.push_back((at, value));
     }
 
-    /// The values at any time within [`MEMORY`].
+    /// The values at any time within [`STALENESS_LIMIT`].
     fn values(&mut self, now: Duration) -> impl Iterator<Item = &T> {
-        self.forget(now);
+        self.prune(now);
         self.known.iter().map(|(_, value)| value)
     }
 
-    /// Drops values that were replaced before [`MEMORY`].
-    fn forget(&mut self, now: Duration) {
-        while self.known.get(1).is_some_and(|(since, _)| *since + MEMORY < now) {
+    /// Drops values that were replaced before [`STALENESS_LIMIT`].
+    fn prune(&mut self, now: Duration) {
+        while self.known.get(1).is_some_and(|(since, _)| *since + STALENESS_LIMIT < now) {
             self.known.pop_front();
         }
     }
@@ -102,7 +102,7 @@ impl Losses {
     }
 
     /// Records the change if it is a loss. True if it is.
-    fn see(&mut self, change: &Change) -> bool {
+    fn record(&mut self, change: &Change) -> bool {
         let Some(old) = change.old.as_deref().filter(|_| change.resource == PODS) else { return false };
         let was_well = is_active(old) && is_ready(old);
         let is_well = change.now().is_some_and(|new| is_active(new) && is_ready(new));
@@ -116,10 +116,10 @@ impl Losses {
         is_loss
     }
 
-    /// The number of pods a controller lost within [`MEMORY`].
+    /// The number of pods a controller lost within [`STALENESS_LIMIT`].
     fn of(&self, owner: &str, now: Duration) -> u64 {
         let lost = self.lost.get(owner).into_iter().flatten();
-        lost.filter(|at| **at + MEMORY >= now).count() as u64
+        lost.filter(|at| **at + STALENESS_LIMIT >= now).count() as u64
     }
 }
 

@@ -8,10 +8,10 @@ use crate::state::{NODES, State, name};
 pub(super) struct Nodes;
 
 impl Rule for Nodes {
-    fn see(&mut self, change: &Change, _state: &State) -> Result<(), String> {
+    fn check(&mut self, change: &Change, _state: &State) -> Result<(), String> {
         let Some(node) = change.now().filter(|_| change.resource == NODES) else { return Ok(()) };
         let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        if conditions.any(|told| told["status"] == "Unknown") {
+        if conditions.any(|condition| condition["status"] == "Unknown") {
             return Err(format!("{} is marked unknown: {}", name(node), node["status"]["conditions"]));
         }
         Ok(())

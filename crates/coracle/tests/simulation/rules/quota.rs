@@ -7,7 +7,7 @@ use crate::state::{PODS, RESOURCE_QUOTAS, State, format_pods, is_active, namespa
 pub(super) struct Quota;
 
 impl Rule for Quota {
-    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
         if change.resource != PODS || change.created().is_none() {
             return Ok(());
         }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{Losses, Recent, Rule, active_of};
 use crate::history::Change;
 use crate::state::{
-    DEPLOYMENTS, NAMESPACES, PODS, REPLICA_SETS, State, controller, format_pods, is_active, is_going,
-    is_ready, name, namespace, number, uid,
+    DEPLOYMENTS, NAMESPACES, PODS, REPLICA_SETS, State, controller, format_pods, is_active, is_ready,
+    is_terminating, name, namespace, number, uid,
 };
 
 pub(super) struct Rollout {
@@ -20,15 +20,15 @@ pub(super) struct Rollout {
     ready_since: BTreeMap<String, Duration>,
 }
 
-/// A pod that became ready less than 3 s ago may still look unready to the controller, whose watch lags,
+/// A pod that became ready less than 3 s ago may still appear unready to the controller, whose watch lags,
 /// and is then deleted first.
-const NEWS: Duration = Duration::from_secs(3);
+const READY_LAG: Duration = Duration::from_secs(3);
 
 /// Upper and lower bound on the number of pods.
 struct Bounds {
     replicas: u64,
-    most: u64,
-    least: u64,
+    upper: u64,
+    lower: u64,
 }
 
 impl Rollout {
@@ -38,16 +38,16 @@ impl Rollout {
 }
 
 impl Rule for Rollout {
-    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
-        let is_loss = self.losses.see(change);
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let is_loss = self.losses.record(change);
         match change.resource {
             DEPLOYMENTS => {
-                self.note(change);
+                self.record_bounds(change);
                 Ok(())
             }
             REPLICA_SETS => self.check_surge(change, state),
             PODS => {
-                self.note_readiness(change);
+                self.record_readiness(change);
                 if is_loss || !self.takes_ready_pod(change) {
                     return Ok(());
                 }
@@ -61,14 +61,14 @@ impl Rule for Rollout {
 impl Rollout {
     /// ReplicaSets are counted by their desired replicas, because their pods may take a while to terminate.
     fn check_surge(&mut self, change: &Change, state: &State) -> Result<(), String> {
-        let wanted = |set: &Value| number(set, "/spec/replicas");
-        let before = change.old.as_deref().map_or(0, wanted);
-        let Some(set) = change.now().filter(|set| wanted(set) > before) else { return Ok(()) };
+        let desired = |set: &Value| number(set, "/spec/replicas");
+        let before = change.old.as_deref().map_or(0, desired);
+        let Some(set) = change.now().filter(|set| desired(set) > before) else { return Ok(()) };
         let Some((deployment, sets)) = deployment_of(state, set) else { return Ok(()) };
-        let told: u64 = sets.iter().map(|set| wanted(set)).sum();
-        let most = self.recent(deployment, change).map(|bounds| bounds.most).max();
-        if most.is_some_and(|most| told > most) {
-            return Err(format!("{} wants {told} pods, more than {most:?}", place(deployment)));
+        let total: u64 = sets.iter().map(|set| desired(set)).sum();
+        let upper = self.recent(deployment, change).map(|bounds| bounds.upper).max();
+        if upper.is_some_and(|upper| total > upper) {
+            return Err(format!("{} has {total} desired pods, more than {upper:?}", place(deployment)));
         }
         Ok(())
     }
@@ -76,8 +76,8 @@ impl Rollout {
     fn check_availability(&mut self, change: &Change, state: &State) -> Result<(), String> {
         let sets = || state.list(REPLICA_SETS, namespace(&change.object));
         let Some((_, owner)) = controller(&change.object) else { return Ok(()) };
-        let Some(set) = sets().find(|set| uid(set) == owner && !is_going(set)) else { return Ok(()) };
-        if state.get(NAMESPACES, "", namespace(set)).is_none_or(is_going) {
+        let Some(set) = sets().find(|set| uid(set) == owner && !is_terminating(set)) else { return Ok(()) };
+        if state.get(NAMESPACES, "", namespace(set)).is_none_or(is_terminating) {
             return Ok(());
         }
         let Some((deployment, sets)) = deployment_of(state, set) else { return Ok(()) };
@@ -90,10 +90,10 @@ impl Rollout {
             // All ReplicaSets shrink in proportion, whether their pods are ready or not.
             return Ok(());
         }
-        let least = self.recent(deployment, change).map(|bounds| bounds.least).min();
-        if least.is_some_and(|least| ready + lost < least) {
+        let lower = self.recent(deployment, change).map(|bounds| bounds.lower).min();
+        if lower.is_some_and(|lower| ready + lost < lower) {
             return Err(format!(
-                "{} has fewer ready than {least:?}: {}",
+                "{} has fewer ready than {lower:?}: {}",
                 place(deployment),
                 format_pods(pods)
             ));
@@ -101,7 +101,7 @@ impl Rollout {
         Ok(())
     }
 
-    fn note_readiness(&mut self, change: &Change) {
+    fn record_readiness(&mut self, change: &Change) {
         let was_ready = change.old.as_deref().is_some_and(is_ready);
         if !was_ready && change.now().is_some_and(is_ready) {
             self.ready_since.insert(uid(&change.object).to_owned(), change.at);
@@ -112,7 +112,8 @@ impl Rollout {
     /// caused that.
     fn takes_ready_pod(&self, change: &Change) -> bool {
         let was_well = change.old.as_deref().is_some_and(|old| is_active(old) && is_ready(old));
-        let is_known = self.ready_since.get(uid(&change.object)).is_some_and(|at| *at + NEWS < change.at);
+        let is_known =
+            self.ready_since.get(uid(&change.object)).is_some_and(|at| *at + READY_LAG < change.at);
         was_well && is_known && change.now().is_none_or(|new| !is_active(new))
     }
 
@@ -120,7 +121,7 @@ impl Rollout {
         self.bounds.entry(uid(deployment).to_owned()).or_default().values(change.at)
     }
 
-    fn note(&mut self, change: &Change) {
+    fn record_bounds(&mut self, change: &Change) {
         let Some(deployment) = change.now() else { return };
         let known = self.bounds.entry(uid(deployment).to_owned()).or_default();
         let replicas = number(deployment, "/spec/replicas");
@@ -128,8 +129,8 @@ impl Rollout {
             Some(update) => (number(update, "/maxSurge"), number(update, "/maxUnavailable")),
             None => (0, replicas),
         };
-        let least = if is_going(deployment) { 0 } else { replicas.saturating_sub(unavailable) };
-        known.note(change.at, Bounds { replicas, most: replicas + surge, least });
+        let lower = if is_terminating(deployment) { 0 } else { replicas.saturating_sub(unavailable) };
+        known.record(change.at, Bounds { replicas, upper: replicas + surge, lower });
     }
 }
 

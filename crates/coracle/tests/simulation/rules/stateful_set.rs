@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::{Losses, Recent, Rule};
 use crate::history::Change;
 use crate::state::{
-    PODS, STATEFUL_SETS, State, controller, format_pods, is_active, is_going, is_ready, name, namespace,
-    number, text, uid,
+    PODS, STATEFUL_SETS, State, controller, format_pods, is_active, is_ready, is_terminating, name,
+    namespace, number, text, uid,
 };
 
-pub(super) struct Ordered {
+pub(super) struct OrderedPods {
     losses: Losses,
     /// Desired number of pods, by the UID of the set.
     replicas: BTreeMap<String, Recent<u64>>,
@@ -20,18 +20,18 @@ pub(super) struct Ordered {
     parallel: BTreeSet<String>,
 }
 
-impl Ordered {
+impl OrderedPods {
     pub(super) fn new(deleted: BTreeSet<String>) -> Self {
         Self { losses: Losses::new(deleted), replicas: BTreeMap::new(), parallel: BTreeSet::new() }
     }
 }
 
-impl Rule for Ordered {
-    fn see(&mut self, change: &Change, state: &State) -> Result<(), String> {
-        let is_loss = self.losses.see(change);
+impl Rule for OrderedPods {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let is_loss = self.losses.record(change);
         if let Some(set) = change.now().filter(|_| change.resource == STATEFUL_SETS) {
             let known = self.replicas.entry(uid(set).to_owned()).or_default();
-            known.note(change.at, number(set, "/spec/replicas"));
+            known.record(change.at, number(set, "/spec/replicas"));
             if text(set, "/spec/podManagementPolicy") == "Parallel" {
                 self.parallel.insert(uid(set).to_owned());
             }
@@ -48,20 +48,21 @@ impl Rule for Ordered {
         };
         // A deleted set has no order; delayed requests for it may still arrive.
         let mut sets = state.list(STATEFUL_SETS, namespace(&change.object));
-        if !sets.any(|known| uid(known) == set && !is_going(known)) {
+        if !sets.any(|known| uid(known) == set && !is_terminating(known)) {
             return Ok(());
         }
         if change.created().is_some() && !(0..this).all(there) {
-            return violation(change, "was made before those before it were ready", &pods);
+            return violation(change, "was created before its predecessors were ready", &pods);
         }
-        let begins_to_go = change.now().is_some_and(is_going) && change.old.as_deref().is_some_and(is_active);
+        let starts_terminating =
+            change.now().is_some_and(is_terminating) && change.old.as_deref().is_some_and(is_active);
         let replicas = self.replicas.entry(set.to_owned()).or_default().values(change.at).min().copied();
         // A pod beyond the desired number waits only for those after it.
         let is_wanted = replicas.is_some_and(|replicas| this < replicas);
         let waits_for = |other: u64| other > this || (is_wanted && other < this);
-        let others_going = pods.iter().any(|pod| is_going(pod) && waits_for(ordinal(pod)));
-        if begins_to_go && others_going {
-            return violation(change, "was deleted while another was going", &pods);
+        let others_terminating = pods.iter().any(|pod| is_terminating(pod) && waits_for(ordinal(pod)));
+        if starts_terminating && others_terminating {
+            return violation(change, "was deleted while another was terminating", &pods);
         }
         Ok(())
     }

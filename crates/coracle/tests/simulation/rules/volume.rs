@@ -7,7 +7,7 @@ use crate::state::{CLAIMS, State, VOLUMES, name, namespace, text};
 pub(super) struct Volumes;
 
 impl Rule for Volumes {
-    fn see(&mut self, change: &Change, _state: &State) -> Result<(), String> {
+    fn check(&mut self, change: &Change, _state: &State) -> Result<(), String> {
         let place = match change.resource {
             CLAIMS => "/spec/volumeName",
             VOLUMES => "/spec/claimRef/uid",
@@ -18,6 +18,6 @@ impl Rule for Volumes {
         if before.is_empty() || before == after || old["metadata"]["uid"] != new["metadata"]["uid"] {
             return Ok(());
         }
-        Err(format!("{}/{} was bound to {before} and is to {after:?}", namespace(new), name(new)))
+        Err(format!("{}/{} was bound to {before} and is now bound to {after:?}", namespace(new), name(new)))
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{NAMESPACE_PREFIX, Scenario, Stage};
+use super::{Context, NAMESPACE_PREFIX, Scenario};
 use crate::state::{IP_ADDRESSES, SERVICES, State, name, text};
 
-/// The number of services of a story.
+/// The number of services of a scenario.
 const COUNT: usize = 2;
 
-/// The number of changes to services in one change of the story.
+/// The number of changes to services in one change of the scenario.
 const ROUNDS: u64 = 8;
 
 /// The longest time between the deletion of a service and its recreation: longer than a watch lags.
@@ -19,47 +19,47 @@ const MAX_GONE_MS: u64 = 3_000;
 #[derive(Default)]
 pub(super) struct Addresses {
     /// True for the services that should exist.
-    wanted: [bool; COUNT],
+    desired: [bool; COUNT],
 }
 
 fn service_name(index: usize) -> String {
     format!("fixed-{index}")
 }
 
-/// The address of a service, different in each story.
+/// The address of a service, different in each scenario.
 fn address(namespace: &str, index: usize) -> String {
     let number = namespace.trim_start_matches(NAMESPACE_PREFIX);
     format!("10.96.{number}.{}", 100 + index)
 }
 
 impl Addresses {
-    async fn create(&mut self, stage: &Stage, index: usize) {
-        let spec = json!({"clusterIP": address(&stage.namespace, index), "ports": [{"port": 80}]});
+    async fn create(&mut self, context: &Context, index: usize) {
+        let spec = json!({"clusterIP": address(&context.namespace, index), "ports": [{"port": 80}]});
         let service = json!({"metadata": {"name": service_name(index)}, "spec": spec});
-        // An address that is still allocated is rejected with a code that no story expects.
-        let created = stage.users.create(&stage.path("v1", SERVICES), &service).await;
+        // An address that is still allocated is rejected with a code that no scenario expects.
+        let created = context.users.create(&context.path("v1", SERVICES), &service).await;
         assert!(!created.is_null(), "the server refuses {service}");
-        self.wanted[index] = true;
+        self.desired[index] = true;
     }
 
-    async fn delete(&mut self, stage: &Stage, index: usize) {
-        let path = format!("{}/{}", stage.path("v1", SERVICES), service_name(index));
-        stage.users.delete(&path, &Value::Null).await;
-        self.wanted[index] = false;
+    async fn delete(&mut self, context: &Context, index: usize) {
+        let path = format!("{}/{}", context.path("v1", SERVICES), service_name(index));
+        context.users.delete(&path, &Value::Null).await;
+        self.desired[index] = false;
     }
 }
 
 impl Scenario for Addresses {
-    async fn change(&mut self, stage: &mut Stage) {
+    async fn change(&mut self, context: &mut Context) {
         for _ in 0..ROUNDS {
-            let index = usize::try_from(stage.rng.below(COUNT as u64)).unwrap();
-            if self.wanted[index] {
-                self.delete(stage, index).await;
-                let pause = if stage.rng.one_in(2) { 0 } else { stage.rng.below(MAX_GONE_MS) };
+            let index = usize::try_from(context.rng.below(COUNT as u64)).unwrap();
+            if self.desired[index] {
+                self.delete(context, index).await;
+                let pause = if context.rng.one_in(2) { 0 } else { context.rng.below(MAX_GONE_MS) };
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
-            if !stage.rng.one_in(4) {
-                self.create(stage, index).await;
+            if !context.rng.one_in(4) {
+                self.create(context, index).await;
             }
         }
     }
@@ -69,8 +69,8 @@ impl Scenario for Addresses {
             let (service, ip) = (service_name(index), address(namespace, index));
             let found = state.get(SERVICES, namespace, &service);
             let is_right = found.is_some_and(|found| text(found, "/spec/clusterIP") == ip);
-            (found.is_some() != self.wanted[index] || self.wanted[index] != is_right)
-                .then(|| format!("{service} should be there with {ip}: {}", self.wanted[index]))
+            (found.is_some() != self.desired[index] || self.desired[index] != is_right)
+                .then(|| format!("{service} should be there with {ip}: {}", self.desired[index]))
         };
         (0..COUNT).filter_map(differences).collect()
     }
@@ -84,11 +84,11 @@ pub(super) fn address_differences(namespace: &str, state: &State) -> Vec<String>
     };
     let mut held: Vec<_> = state.list(SERVICES, namespace).filter_map(held).collect();
     let is_here = |address: &&Value| text(address, "/spec/parentRef/namespace") == namespace;
-    let noted =
+    let allocated =
         |address: &Value| (name(address).to_owned(), text(address, "/spec/parentRef/name").to_owned());
-    let mut noted: Vec<_> = state.list(IP_ADDRESSES, "").filter(is_here).map(noted).collect();
+    let mut allocated: Vec<_> = state.list(IP_ADDRESSES, "").filter(is_here).map(allocated).collect();
     held.sort();
-    noted.sort();
-    let differs = held != noted;
-    differs.then(|| format!("services have {held:?}, and given out are {noted:?}")).into_iter().collect()
+    allocated.sort();
+    let differs = held != allocated;
+    differs.then(|| format!("services have {held:?}, allocated are {allocated:?}")).into_iter().collect()
 }

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::workload::{self, Wanted, template, write};
-use super::{Scenario, Stage};
+use super::workload::{self, DesiredPods, template, write};
+use super::{Context, Scenario};
 use crate::resource_metrics::LOAD;
 use crate::state::{DEPLOYMENTS, State, number};
 
@@ -20,14 +20,14 @@ const TARGET: u64 = 50;
 const TOLERANCE: u64 = 100;
 
 #[derive(Default)]
-pub(super) struct Scaled {
+pub(super) struct Autoscaler {
     is_there: bool,
     /// The total load of all pods.
     load: u64,
 }
 
-impl Scaled {
-    async fn scale_automatically(&self, stage: &Stage) {
+impl Autoscaler {
+    async fn scale_automatically(&self, context: &Context) {
         let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": TARGET}});
         // A new pod counts only after it has been measured for a while, though it takes its share of the
         // load at once. Without stabilization the autoscaler would scale down in between, and up again.
@@ -39,7 +39,7 @@ impl Scaled {
             "metrics": [{"type": "Resource", "resource": cpu}],
             "behavior": {"scaleDown": soon},
         }});
-        write(stage, &stage.path("autoscaling/v2", "horizontalpodautoscalers"), &scaler).await;
+        write(context, &context.path("autoscaling/v2", "horizontalpodautoscalers"), &scaler).await;
     }
 
     /// True if the autoscaler keeps this number of pods.
@@ -51,24 +51,24 @@ impl Scaled {
     }
 }
 
-impl Scenario for Scaled {
-    async fn change(&mut self, stage: &mut Stage) {
-        if self.is_there && stage.rng.one_in(4) {
-            return stage.delete_a_pod().await;
+impl Scenario for Autoscaler {
+    async fn change(&mut self, context: &mut Context) {
+        if self.is_there && context.rng.one_in(4) {
+            return context.delete_a_pod().await;
         }
-        self.load = 1 + stage.rng.below(400);
+        self.load = 1 + context.rng.below(400);
         let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
         let mut spec = json!({"selector": {"matchLabels": {"app": NAME}}, "strategy": strategy});
         if !self.is_there {
-            spec["template"] = template(stage, NAME, 1);
+            spec["template"] = template(context, NAME, 1);
             spec["template"]["spec"]["containers"][0]["resources"] =
                 json!({"requests": {"cpu": format!("{REQUEST}m")}});
         }
         let metadata = json!({"name": NAME, "annotations": {LOAD: self.load.to_string()}});
         let deployment = json!({"metadata": metadata, "spec": spec});
-        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
+        write(context, &context.path("apps/v1", DEPLOYMENTS), &deployment).await;
         if !self.is_there {
-            self.scale_automatically(stage).await;
+            self.scale_automatically(context).await;
             self.is_there = true;
         }
     }
@@ -76,9 +76,9 @@ impl Scenario for Scaled {
     fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let Some(deployment) = state.get(DEPLOYMENTS, namespace, NAME) else { return Vec::new() };
         let replicas = number(deployment, "/spec/replicas");
-        let wanted = Wanted { replicas, version: 1 };
+        let desired = DesiredPods { replicas, version: 1 };
         let mut differences: Vec<_> =
-            workload::pod_differences(namespace, state, NAME, wanted).into_iter().collect();
+            workload::pod_differences(namespace, state, NAME, desired).into_iter().collect();
         if !self.is_enough(replicas) {
             differences.push(format!("{NAME} has {replicas} pods for {}m", self.load));
         }

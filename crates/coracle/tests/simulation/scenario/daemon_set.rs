@@ -5,63 +5,63 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::workload::{image_of, template, write};
-use super::{Scenario, Stage};
+use super::{Context, Scenario};
 use crate::control_plane;
 use crate::state::{
-    DAEMON_SETS, NODES, PODS, State, app, format_pods, image, is_going, is_ready, name, number, text,
+    DAEMON_SETS, NODES, PODS, State, app, format_pods, image, is_ready, is_terminating, name, number, text,
 };
 
 const NAME: &str = "agent";
 
 #[derive(Default)]
-pub(super) struct Daemons {
+pub(super) struct DaemonSet {
     version: u64,
 }
 
-impl Daemons {
-    async fn update(&mut self, stage: &mut Stage) {
+impl DaemonSet {
+    async fn update(&mut self, context: &mut Context) {
         self.version += 1;
-        let mut template = template(stage, NAME, self.version);
-        template["spec"]["nodeSelector"] = json!({stage.namespace.clone(): "yes"});
+        let mut template = template(context, NAME, self.version);
+        template["spec"]["nodeSelector"] = json!({context.namespace.clone(): "yes"});
         let set = json!({"metadata": {"name": NAME}, "spec": {
             "selector": {"matchLabels": {"app": NAME}}, "template": template,
         }});
-        write(stage, &stage.path("apps/v1", DAEMON_SETS), &set).await;
+        write(context, &context.path("apps/v1", DAEMON_SETS), &set).await;
     }
 }
 
-impl Scenario for Daemons {
-    async fn change(&mut self, stage: &mut Stage) {
-        match stage.rng.below(5) {
+impl Scenario for DaemonSet {
+    async fn change(&mut self, context: &mut Context) {
+        match context.rng.below(5) {
             _ if self.version == 0 => {
-                choose_a_node(stage).await;
-                self.update(stage).await;
+                toggle_node(context).await;
+                self.update(context).await;
             }
-            0 => stage.delete_a_pod().await,
-            1 | 2 => choose_a_node(stage).await,
-            _ => self.update(stage).await,
+            0 => context.delete_a_pod().await,
+            1 | 2 => toggle_node(context).await,
+            _ => self.update(context).await,
         }
     }
 
     fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == NAME).collect();
         let is_right =
-            |pod: &&&Value| image(pod) == image_of(self.version) && !is_going(pod) && is_ready(pod);
+            |pod: &&&Value| image(pod) == image_of(self.version) && !is_terminating(pod) && is_ready(pod);
         let on: BTreeSet<_> = pods.iter().filter(is_right).map(|pod| text(pod, "/spec/nodeName")).collect();
-        let wanted = if self.version == 0 { BTreeSet::new() } else { chosen(namespace, state) };
+        let desired = if self.version == 0 { BTreeSet::new() } else { selected_nodes(namespace, state) };
         let mut differences = Vec::new();
-        if on != wanted || pods.len() != wanted.len() {
+        if on != desired || pods.len() != desired.len() {
             differences.push(format!(
-                "{NAME} {} should be on {wanted:?}: {}",
+                "{NAME} {} should be on {desired:?}: {}",
                 self.version,
                 format_pods(pods)
             ));
         }
         if let Some(set) = state.get(DAEMON_SETS, namespace, NAME) {
             let observed = number(set, "/status/observedGeneration") == number(set, "/metadata/generation");
-            let updated = number(set, "/status/updatedNumberScheduled") == wanted.len() as u64;
+            let updated = number(set, "/status/updatedNumberScheduled") == desired.len() as u64;
             if !observed || !updated {
-                differences.push(format!("{NAME} says {}", set["status"]));
+                differences.push(format!("{NAME} has status {}", set["status"]));
             }
         }
         differences
@@ -69,16 +69,17 @@ impl Scenario for Daemons {
 }
 
 /// Adds or removes the label of a node.
-async fn choose_a_node(stage: &mut Stage) {
-    let node = format!("fake-{}", stage.rng.below(u64::from(control_plane::NODES)));
-    let is_chosen = stage.history.look(|state| chosen(&stage.namespace, state).contains(node.as_str()));
-    let label = if is_chosen { Value::Null } else { json!("yes") };
-    let patch = json!({"metadata": {"labels": {stage.namespace.clone(): label}}});
-    stage.users.patch(&format!("/api/v1/nodes/{node}"), &patch).await;
+async fn toggle_node(context: &mut Context) {
+    let node = format!("fake-{}", context.rng.below(u64::from(control_plane::NODES)));
+    let is_selected =
+        context.history.with_state(|state| selected_nodes(&context.namespace, state).contains(node.as_str()));
+    let label = if is_selected { Value::Null } else { json!("yes") };
+    let patch = json!({"metadata": {"labels": {context.namespace.clone(): label}}});
+    context.users.patch(&format!("/api/v1/nodes/{node}"), &patch).await;
 }
 
 /// The nodes with the label. A recreated node does not have it.
-fn chosen<'a>(namespace: &str, state: &'a State) -> BTreeSet<&'a str> {
-    let is_chosen = |node: &&Value| node["metadata"]["labels"][namespace] == "yes";
-    state.list(NODES, "").filter(is_chosen).map(name).collect()
+fn selected_nodes<'a>(namespace: &str, state: &'a State) -> BTreeSet<&'a str> {
+    let is_selected = |node: &&Value| node["metadata"]["labels"][namespace] == "yes";
+    state.list(NODES, "").filter(is_selected).map(name).collect()
 }

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::workload::{self, image_of};
-use super::{Scenario, Stage};
+use super::{Context, Scenario};
 use crate::state::{JOBS, PODS, State, app, format_pods, has_condition, name, number};
 
 /// The backoff limit of jobs that are to succeed in the end.
-const FORGIVING: u64 = 1000;
+const HIGH_BACKOFF_LIMIT: u64 = 1000;
 
 #[derive(Default)]
 pub(super) struct Jobs {
-    wanted: Vec<Job>,
+    desired: Vec<Job>,
 }
 
 struct Job {
@@ -31,28 +31,28 @@ enum End {
 }
 
 impl Jobs {
-    async fn add(&mut self, stage: &mut Stage) {
-        let end = if stage.rng.one_in(5) { End::Failed } else { End::Complete };
+    async fn add(&mut self, context: &mut Context) {
+        let end = if context.rng.one_in(5) { End::Failed } else { End::Complete };
         let job = Job {
-            name: format!("job-{}", self.wanted.len()),
-            completions: 1 + stage.rng.below(4),
+            name: format!("job-{}", self.desired.len()),
+            completions: 1 + context.rng.below(4),
             end,
-            is_suspended: stage.rng.one_in(4),
+            is_suspended: context.rng.one_in(4),
         };
         // A container that is restarted by its node succeeds the second time.
-        let (restart, code, limit) = match (end, stage.rng.below(3)) {
-            (End::Failed, _) => ("Never", "1", stage.rng.below(3)),
-            (_, 0) => ("OnFailure", "1,0", FORGIVING),
-            _ => ("Never", "0", FORGIVING),
+        let (restart, code, limit) = match (end, context.rng.below(3)) {
+            (End::Failed, _) => ("Never", "1", context.rng.below(3)),
+            (_, 0) => ("OnFailure", "1,0", HIGH_BACKOFF_LIMIT),
+            _ => ("Never", "0", HIGH_BACKOFF_LIMIT),
         };
         let annotations = json!({
             "fake.coracle.dev/exit-code": code,
-            "fake.coracle.dev/finish-after": stage.one_of(&["0s", "1s", "5s", "20s"]),
+            "fake.coracle.dev/finish-after": context.one_of(&["0s", "1s", "5s", "20s"]),
         });
         let object = json!({"metadata": {"name": job.name}, "spec": {
             "completions": job.completions,
-            "parallelism": 1 + stage.rng.below(3),
-            "completionMode": stage.one_of(&["Indexed", "NonIndexed"]),
+            "parallelism": 1 + context.rng.below(3),
+            "completionMode": context.one_of(&["Indexed", "NonIndexed"]),
             "backoffLimit": limit,
             "suspend": job.is_suspended,
             "template": {
@@ -60,39 +60,39 @@ impl Jobs {
                 "spec": {"restartPolicy": restart, "containers": [{"name": "c", "image": image_of(1)}]},
             },
         }});
-        stage.users.create(&stage.path("batch/v1", JOBS), &object).await;
-        self.wanted.push(job);
+        context.users.create(&context.path("batch/v1", JOBS), &object).await;
+        self.desired.push(job);
     }
 
     /// Resumes a suspended job.
-    async fn resume(&mut self, stage: &mut Stage) {
-        let Some(job) = self.wanted.iter_mut().find(|job| job.is_suspended) else { return };
+    async fn resume(&mut self, context: &mut Context) {
+        let Some(job) = self.desired.iter_mut().find(|job| job.is_suspended) else { return };
         job.is_suspended = false;
-        let path = format!("{}/{}", stage.path("batch/v1", JOBS), job.name);
-        stage.users.patch(&path, &json!({"spec": {"suspend": false}})).await;
+        let path = format!("{}/{}", context.path("batch/v1", JOBS), job.name);
+        context.users.patch(&path, &json!({"spec": {"suspend": false}})).await;
     }
 
-    async fn delete(&mut self, stage: &mut Stage) {
-        let Some(job) = self.wanted.iter_mut().find(|job| job.end != End::Deleted) else { return };
+    async fn delete(&mut self, context: &mut Context) {
+        let Some(job) = self.desired.iter_mut().find(|job| job.end != End::Deleted) else { return };
         job.end = End::Deleted;
-        let path = format!("{}/{}", stage.path("batch/v1", JOBS), job.name);
-        workload::delete(stage, &path).await;
+        let path = format!("{}/{}", context.path("batch/v1", JOBS), job.name);
+        workload::delete(context, &path).await;
     }
 }
 
 impl Scenario for Jobs {
-    async fn change(&mut self, stage: &mut Stage) {
-        match stage.rng.below(6) {
-            _ if self.wanted.is_empty() => self.add(stage).await,
-            0 => stage.delete_a_pod().await,
-            1 => self.resume(stage).await,
-            2 => self.delete(stage).await,
-            _ => self.add(stage).await,
+    async fn change(&mut self, context: &mut Context) {
+        match context.rng.below(6) {
+            _ if self.desired.is_empty() => self.add(context).await,
+            0 => context.delete_a_pod().await,
+            1 => self.resume(context).await,
+            2 => self.delete(context).await,
+            _ => self.add(context).await,
         }
     }
 
     fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
-        self.wanted.iter().filter_map(|job| job.differences(namespace, state)).collect()
+        self.desired.iter().filter_map(|job| job.differences(namespace, state)).collect()
     }
 }
 
@@ -118,6 +118,6 @@ impl Job {
         let status = object.map_or(&Value::Null, |job| &job["status"]);
         let actual = format_pods(pods.iter().copied());
         let held: Vec<_> = held.into_iter().map(name).collect();
-        Some(format!("{job_name} is {status} with {actual}, of which {held:?} are held"))
+        Some(format!("{job_name} is {status} with {actual}, of which {held:?} have a finalizer"))
     }
 }

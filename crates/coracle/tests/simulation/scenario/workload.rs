@@ -1,18 +1,18 @@
-//! Workloads with versioned pods, shared by several stories.
+//! Workloads with versioned pods, shared by several scenarios.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Stage;
-use crate::state::{PODS, State, app, format_pods, image, is_going, is_ready, name, number};
+use super::Context;
+use crate::state::{PODS, State, app, format_pods, image, is_ready, is_terminating, name, number};
 
 /// The retry interval of operations that are not possible yet.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The desired number and version of pods.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct DesiredPods {
     pub(super) replicas: u64,
     pub(super) version: u64,
 }
@@ -23,10 +23,10 @@ pub(super) fn image_of(version: u64) -> String {
 }
 
 /// A template of pods with random delays.
-pub(super) fn template(stage: &mut Stage, app: &str, version: u64) -> Value {
+pub(super) fn template(context: &mut Context, app: &str, version: u64) -> Value {
     let annotations = json!({
-        "fake.coracle.dev/ready-after": stage.one_of(&["0s", "0s", "1s", "4s"]),
-        "fake.coracle.dev/terminate-after": stage.one_of(&["0s", "0s", "1s", "6s"]),
+        "fake.coracle.dev/ready-after": context.one_of(&["0s", "0s", "1s", "4s"]),
+        "fake.coracle.dev/terminate-after": context.one_of(&["0s", "0s", "1s", "6s"]),
     });
     json!({
         "metadata": {"labels": {"app": app}, "annotations": annotations},
@@ -35,17 +35,17 @@ pub(super) fn template(stage: &mut Stage, app: &str, version: u64) -> Value {
 }
 
 /// Creates or patches a workload. Waits for one that is still being deleted.
-pub(super) async fn write(stage: &Stage, path: &str, object: &Value) {
+pub(super) async fn write(context: &Context, path: &str, object: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
     let place = format!("{path}/{name}");
     loop {
-        let found = stage.users.get(&place).await;
+        let found = context.users.get(&place).await;
         let done = if found.is_null() {
-            stage.users.create(path, object).await
-        } else if is_going(&found) {
+            context.users.create(path, object).await
+        } else if is_terminating(&found) {
             Value::Null
         } else {
-            stage.users.patch(&place, object).await
+            context.users.patch(&place, object).await
         };
         if !done.is_null() {
             return;
@@ -55,9 +55,9 @@ pub(super) async fn write(stage: &Stage, path: &str, object: &Value) {
 }
 
 /// Deletes a workload with its dependents, in the background or foreground.
-pub(super) async fn delete(stage: &mut Stage, path: &str) {
-    let policy = stage.one_of(&["Background", "Foreground"]);
-    stage.users.delete(path, &json!({"propagationPolicy": policy})).await;
+pub(super) async fn delete(context: &mut Context, path: &str) {
+    let policy = context.one_of(&["Background", "Foreground"]);
+    context.users.delete(path, &json!({"propagationPolicy": policy})).await;
 }
 
 /// The difference between the desired and the actual pods of an app.
@@ -65,21 +65,26 @@ pub(super) fn pod_differences(
     namespace: &str,
     state: &State,
     app_name: &str,
-    Wanted { replicas, version }: Wanted,
+    DesiredPods { replicas, version }: DesiredPods,
 ) -> Option<String> {
     let pods: Vec<_> = state.list(PODS, namespace).filter(|pod| app(pod) == app_name).collect();
-    let is_right = |pod: &&&Value| image(pod) == image_of(version) && !is_going(pod) && is_ready(pod);
+    let is_right = |pod: &&&Value| image(pod) == image_of(version) && !is_terminating(pod) && is_ready(pod);
     let right = pods.iter().filter(is_right).count() as u64;
-    (right != replicas || pods.len() as u64 != replicas)
-        .then(|| format!("{app_name} wants {replicas} of version {version}, and has {}", format_pods(pods)))
+    (right != replicas || pods.len() as u64 != replicas).then(|| {
+        format!("{app_name} should have {replicas} pods of version {version}, has {}", format_pods(pods))
+    })
 }
 
 /// The difference between the expected and the actual status of a deployment.
-pub(super) fn status_difference(deployment: &Value, Wanted { replicas, .. }: Wanted) -> Option<String> {
+pub(super) fn status_difference(
+    deployment: &Value,
+    DesiredPods { replicas, .. }: DesiredPods,
+) -> Option<String> {
     let is_observed =
         number(deployment, "/status/observedGeneration") == number(deployment, "/metadata/generation");
     let counts = ["replicas", "updatedReplicas", "availableReplicas", "readyReplicas"];
     let is_right = |count: &str| number(deployment, &format!("/status/{count}")) == replicas;
-    (!is_observed || !counts.iter().all(|count| is_right(count)))
-        .then(|| format!("{} says {} of {replicas}", name(deployment), deployment["status"]))
+    (!is_observed || !counts.iter().all(|count| is_right(count))).then(|| {
+        format!("{} has status {}, expected {replicas} replicas", name(deployment), deployment["status"])
+    })
 }
