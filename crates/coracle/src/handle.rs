@@ -103,8 +103,8 @@ impl Handle {
         self.client.clone()
     }
 
-    /// The cluster with this id, for credentials that are to be valid in it and in none that is created later under the
-    /// same id.
+    /// The cluster with this id, for credentials that are to be valid in it and in none that is created later
+    /// under the same id.
     ///
     /// ```
     /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -234,8 +234,8 @@ impl Handle {
     /// and new connections with a hint to retry; closes the store; unlocks the data directory. When it
     /// returns nothing is left running, and the same directory and ports may be used again.
     ///
-    /// The report contains the error of closing the store, if there is one. A program that runs the cluster should then exit with a code
-    /// other than zero, so that its supervisor and its operator notice.
+    /// The report contains the error of closing the store, if there is one. A program that runs the cluster
+    /// should then exit with a code other than zero, so that its supervisor and its operator notice.
     pub async fn shutdown(self) -> ShutdownReport {
         self.stopping.cancel();
         for elected in [self.scheduler, self.controllers] {

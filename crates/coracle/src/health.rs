@@ -21,9 +21,9 @@ pub(crate) fn checks(store: &Store, stopping: &CancellationToken) -> HealthCheck
 
 /// Checks that writes are accepted, and reads a key.
 ///
-/// `/livez` fails only where a restart helps, because supervisors restart on it: it reopens a store that refuses writes
-/// since its log failed, but frees no space on a full disk. An etcd that does not answer fails both probes, as it does in
-/// kube-apiserver; the store tests by itself whether it answers again.
+/// `/livez` fails only where a restart helps, because supervisors restart on it: it reopens a store that
+/// refuses writes since its log failed, but frees no space on a full disk. An etcd that does not answer fails
+/// both probes, as it does in kube-apiserver; the store tests by itself whether it answers again.
 async fn check(store: &Store) -> Result<(), Unhealthy> {
     let failed = |error: &Error| Unhealthy::Failed(ErrorChain(error).to_string());
     match store.writable() {

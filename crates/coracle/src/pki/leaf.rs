@@ -80,7 +80,8 @@ impl<'a> Profile<'a> {
         Self { scope: None, ..Self::user(file, name, groups, CredentialScope::DefaultCluster) }
     }
 
-    /// The certificate that this server presents to extension API servers. It is no client of its own API, so it needs no scope.
+    /// The certificate that this server presents to extension API servers. It is no client of its own API, so
+    /// it needs no scope.
     pub(super) fn front_proxy_client() -> Self {
         Self {
             file: PROXY,

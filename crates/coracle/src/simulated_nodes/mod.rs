@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::in_process;
 use crate::resource_metrics::Measurements;
 
-/// Creates the nodes of the config and deletes those of an earlier start, before controllers and scheduler list nodes.
+/// Creates the nodes of the config and deletes those of an earlier start, before controllers and scheduler
+/// list nodes.
 pub(crate) async fn provision(
     server: &ApiServer,
     nodes: Option<&FakeNodes>,

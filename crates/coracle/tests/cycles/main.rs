@@ -1,8 +1,8 @@
-//! Objects that are created and deleted again and again leave nothing behind: no object, no key in the store, no address,
-//! no file.
+//! Objects that are created and deleted again and again leave nothing behind: no object, no key in the store,
+//! no address, no file.
 //!
-//! `cargo test -p coracle --test cycles -- --cycles 1000` runs more cycles than `cargo test` does; `-- --subject services`
-//! runs one subject.
+//! `cargo test -p coracle --test cycles -- --cycles 1000` runs more cycles than `cargo test` does;
+//! `-- --subject services` runs one subject.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 #![expect(clippy::print_stderr, reason = "a test with its own main reports for itself")]

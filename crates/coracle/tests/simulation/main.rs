@@ -11,7 +11,7 @@
 //! seeds than `cargo test` does, and `-- --seed 7 --trace` repeats one and prints every request.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-#![expect(clippy::print_stderr, reason = "a test with a harness of its own says what it does")]
+#![expect(clippy::print_stderr, reason = "a test with its own harness reports its progress")]
 
 mod control_plane;
 mod faults;

@@ -1,8 +1,8 @@
 //! Simulated nodes: their leases are renewed, and the pods bound to them start, become ready, finish, fail,
 //! crash, vanish and terminate as annotations configure, at thousands of nodes in one process.
 //!
-//! Every node with the annotation [`NODE`] is simulated, regardless of its creator; [`create_nodes`] creates many.
-//! The state of a pod is a function of its rules and of the time (`lifecycle`), so only the time of its
+//! Every node with the annotation [`NODE`] is simulated, regardless of its creator; [`create_nodes`] creates
+//! many. The state of a pod is a function of its rules and of the time (`lifecycle`), so only the time of its
 //! acceptance is kept, and a restarted process continues where it was. Pods and nodes are reported through
 //! the API as a kubelet does. `docs/fake-nodes.md` has the rules.
 //!

@@ -12,7 +12,7 @@ use super::view::RestartPolicy;
 /// (`backOffPeriod`, `MaxContainerBackOff`).
 const FIRST_BACKOFF: Duration = Duration::from_secs(10);
 const LAST_BACKOFF: Duration = Duration::from_secs(300);
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(600);
 
 /// The termination of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Run {
             }
             // The first restart is immediate, later ones back off.
             let ran = finished.since(begin);
-            wait = backoff.filter(|_| ran < FORGOTTEN_AFTER).unwrap_or_default();
+            wait = backoff.filter(|_| ran < BACKOFF_RESET_AFTER).unwrap_or_default();
             backoff = Some(if wait.is_zero() { FIRST_BACKOFF } else { (wait * 2).min(LAST_BACKOFF) });
             last = Some(exit);
             restarts = restarts.saturating_add(1);

@@ -157,8 +157,9 @@ impl VolumeWriter {
         Self { clock, claims, volumes, claim_informer, volume_informer }
     }
 
-    /// Fails if a claim that is bound in the informer's cache no longer exists on the server. A claim that was deleted
-    /// and created again waits for the node of its pod, and would wait for ever if the pod were bound without it.
+    /// Fails if a claim that is bound in the informer's cache no longer exists on the server. A claim that
+    /// was deleted and created again waits for the node of its pod, and would wait for ever if the pod were
+    /// bound without it.
     async fn check_bound(&self, cluster: &ClusterId, bound: &[Arc<Claim>]) -> Result<(), BindError> {
         for claim in bound {
             let found = self.claims.get::<Written>(&claim_key(cluster, claim)).await;

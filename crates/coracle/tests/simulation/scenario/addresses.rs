@@ -38,7 +38,7 @@ impl Addresses {
         let service = json!({"metadata": {"name": service_name(index)}, "spec": spec});
         // An address that is still allocated is rejected with a code that no scenario expects.
         let created = context.users.create(&context.path("v1", SERVICES), &service).await;
-        assert!(!created.is_null(), "the server refuses {service}");
+        assert!(!created.is_null(), "the server rejects {service}");
         self.desired[index] = true;
     }
 
