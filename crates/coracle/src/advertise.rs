@@ -1,24 +1,24 @@
-//! The address by which others reach this machine.
+//! The address by which other machines reach this one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// Addresses reserved for documentation (RFC 5737, RFC 3849): routed like any far one, and
-/// nobody's.
+/// Addresses reserved for documentation (RFC 5737, RFC 3849): routed like any remote address, but assigned
+/// to nobody.
 const FAR_AWAY: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
-/// Any port but 0 will do, since nothing is sent.
+/// Any port but 0 works, since nothing is sent.
 const DISCARD_PORT: u16 = 9;
 
-/// The address this machine would send from to somewhere far away; its own if there is no way
-/// out. Nothing is sent.
+/// The source address of packets to remote destinations; the loopback address if there is no route. Sends
+/// nothing.
 pub(crate) fn main_address() -> IpAddr {
     let found = FAR_AWAY.into_iter().find_map(source_towards);
     found.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Where a client finds what listens at `address`: every address of the machine is none in
-/// particular.
+/// The address by which clients reach a listener at `address`: an unspecified address is replaced by
+/// `advertised`.
 pub(crate) fn reachable(address: SocketAddr, advertised: IpAddr) -> SocketAddr {
     if address.ip().is_unspecified() { SocketAddr::new(advertised, address.port()) } else { address }
 }
@@ -40,14 +40,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_main_address_is_one_of_this_machine() {
+    fn main_address_is_local() {
         let address = main_address();
         assert!(!address.is_unspecified());
         UdpSocket::bind((address, 0)).unwrap();
     }
 
     #[test]
-    fn only_an_unspecified_address_is_replaced() {
+    fn only_unspecified_address_is_replaced() {
         let advertised = "192.0.2.1".parse().unwrap();
         let check = |address: &str, expected: &str| {
             let found = reachable(address.parse().unwrap(), advertised);

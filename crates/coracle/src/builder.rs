@@ -1,4 +1,4 @@
-//! Assembly: from a [`Config`] to a running cluster.
+//! Assembly of a server from its [`Config`].
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,14 +16,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::authentication::{self, Loaded};
+use crate::authentication::{self, LoadedAuthentication};
 use crate::config::{Config, StoreConfig};
 use crate::data_dir;
 use crate::error::StartError;
 use crate::handle::Handle;
 use crate::health;
 use crate::in_process;
-use crate::managed::{self, Managed, Replica};
+use crate::leader_election::{self, LeaderElected, Replica};
 use crate::pki;
 use crate::resource_metrics::Measurements;
 use crate::rotation::{CurrentSigner, Rotation, Socket};
@@ -32,16 +32,16 @@ use crate::simulated_nodes::{self, RuleWarnings, SimulatedLogs, Simulation};
 use crate::storage;
 use crate::supervise::Components;
 
-/// How long to wait before a store that failed is followed again, at first and at most: as informers do.
+/// Initial and maximum backoff before cluster events of a failed store are followed again, as in informers.
 const FIRST_RETRY: Duration = Duration::from_millis(800);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// What a program that embeds a cluster adds to it.
+/// Extensions by an embedding program.
 #[derive(Clone, Default)]
 pub struct Extensions {
-    /// Who else has a say in writes, after the built-in plugins and before policies and quotas.
+    /// Admission plugins, which run after the built-in plugins and before policies and quotas.
     pub admission: Vec<Arc<dyn Plugin>>,
-    /// How pods are scheduled, and by which plugins beside the built-in ones.
+    /// Configuration of the scheduler with additional plugins.
     pub scheduler: coracle_scheduler::Config,
 }
 
@@ -52,13 +52,13 @@ impl fmt::Debug for Extensions {
     }
 }
 
-/// A cluster in this process.
+/// Starts servers in this process.
 #[derive(Debug)]
 pub struct Coracle;
 
 impl Coracle {
-    /// Starts a cluster and returns when it is ready. Needs a tokio runtime, which must not end
-    /// before [`Handle::shutdown`].
+    /// Starts a server and returns when it is ready. Needs a tokio runtime, which must not end before
+    /// [`Handle::shutdown`].
     ///
     /// ```
     /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -75,13 +75,13 @@ impl Coracle {
     /// ```
     ///
     /// # Errors
-    /// If an address is not to be had, another server uses the data directory, the store does not open, or there are no
-    /// certificates to serve with; nothing is left running then.
+    /// If an address cannot be bound, another server uses the data directory, the store cannot be opened,
+    /// or there are no serving certificates; nothing is left running then.
     pub async fn start(config: Config) -> Result<Handle, StartError> {
         Self::start_with(config, Extensions::default()).await
     }
 
-    /// The same, with code of the embedding program in it.
+    /// Like [`Coracle::start`], with extensions of the embedding program.
     ///
     /// # Errors
     /// As for [`Coracle::start`].
@@ -90,10 +90,10 @@ impl Coracle {
         config.check_insecure_http()?;
         let clock = Clock::system();
         let began = clock.now();
-        // Before the store is opened, which may take long: an address in use should not.
+        // Before the store is opened, which may take long, so that an address in use is reported at once.
         let (listeners, addresses) = bind(&config.listen).await?;
-        // Before anything in the directory is read or written: a second server, whatever its store, must not touch the
-        // certificates and the kubeconfig of the first.
+        // Before anything in the directory is read or written: a second server, whatever its store, must
+        // not touch the certificates and the kubeconfig of the first.
         let data_dir =
             if uses_data_dir(&config) { Some(data_dir::lock(&config.data_dir).await?) } else { None };
         let store = storage::open(&config).await?;
@@ -104,7 +104,7 @@ impl Coracle {
         let insecure_http = config.insecure_http;
         let fake_nodes = config.fake_nodes.clone();
         let (controllers, scheduler) = (config.controllers, config.scheduler);
-        // Files and memory are ours alone.
+        // Disk and memory stores are exclusive to this process.
         let shares_store = matches!(config.store, StoreConfig::Etcd(_));
         let secured = match Secured::prepare(config, listeners, &addresses, &clock).await {
             Ok(secured) => secured,
@@ -156,7 +156,7 @@ impl Coracle {
         running.extend(shares_store.then(|| follow_clusters(&service, &closing)));
         let components = Components::new(running);
         let ready_in = clock.now().since(began);
-        // Only now: nobody has to wait for them.
+        // After the readiness time is taken: clients need not wait for the nodes.
         let nodes = simulated_nodes::provision(&service, fake_nodes.as_ref(), shares_store, &clock).await;
         let nodes = match nodes {
             Ok(nodes) => nodes,
@@ -173,8 +173,8 @@ impl Coracle {
         let signer = signer.map(|signer| signing::certificate_signer(&service, signer));
         let settings = Settings { clock, trust, signer, token_writer, node_monitor, node_cidrs };
         let controllers = start_controllers(&service, controllers, settings, simulation, replica.as_ref());
-        let figures = [controllers.figures(), scheduler.figures()];
-        service.add_metrics(move || managed::metrics(&figures));
+        let manager_metrics = [controllers.manager_metrics(), scheduler.manager_metrics()];
+        service.add_metrics(move || leader_election::metrics(&manager_metrics));
         let activity = service.activity();
         let client = in_process::client(service.clone(), in_process::ADMINISTRATOR);
         Ok(Handle {
@@ -197,31 +197,33 @@ impl Coracle {
     }
 }
 
-/// A server that listens has certificates in its data directory, also if the objects are elsewhere.
+/// A server with listeners keeps its certificates in the data directory, even if the objects are stored
+/// elsewhere.
 fn uses_data_dir(config: &Config) -> bool {
     !config.listen.is_empty() || config.store == StoreConfig::Disk
 }
 
-/// What nodes get addresses from, which is nothing that services have.
+/// The pod address ranges of nodes, without those of services.
 fn node_cidrs(config: &Config) -> Option<NodeCidrs> {
     let of_services =
         config.service_network.ranges().iter().filter_map(|range| range.to_string().parse().ok());
     Some(config.node_cidrs.clone()?.without(of_services.collect()))
 }
 
-/// Runs the controllers of all clusters, if they are wanted. Otherwise only those that belong to the server itself:
-/// as many as there are servers may run them, and a lease is left to others.
+/// Runs the controllers of all clusters if they are enabled, otherwise only those that belong to
+/// kube-apiserver. The latter may run in several servers at once, so they do not take part in leader
+/// election.
 fn start_controllers(
     server: &ApiServer,
     are_wanted: bool,
     settings: Settings,
     simulation: Option<Simulation>,
     replica: Option<&Replica>,
-) -> Managed {
+) -> LeaderElected {
     let component = (server, in_process::CONTROLLERS);
     let clock = settings.clock.clone();
     let replica = replica.filter(|_| are_wanted || simulation.is_some());
-    Managed::start("kube-controller-manager", component, &clock, replica, move |manager, fence| {
+    LeaderElected::start("kube-controller-manager", component, &clock, replica, move |manager, fence| {
         if are_wanted {
             coracle_controllers::register(manager, &settings);
         } else {
@@ -233,46 +235,46 @@ fn start_controllers(
     })
 }
 
-/// Runs the scheduler of all clusters, if it is wanted; otherwise a lease is left to others.
+/// Runs the scheduler of all clusters if it is enabled; otherwise takes no part in leader election.
 fn start_scheduler(
     server: &ApiServer,
     wanted: Option<coracle_scheduler::Config>,
     clock: &Clock,
     replica: Option<&Replica>,
-) -> Managed {
+) -> LeaderElected {
     let component = (server, in_process::SCHEDULER);
     let its_clock = clock.clone();
     let replica = replica.filter(|_| wanted.is_some());
-    Managed::start("kube-scheduler", component, clock, replica, move |manager, _fence| {
+    LeaderElected::start("kube-scheduler", component, clock, replica, move |manager, _fence| {
         if let Some(config) = &wanted
             && let Err(error) = coracle_scheduler::register(manager, config, &its_clock)
         {
-            // It was checked before, so only a plugin that is made again and again says so.
-            tracing::error!(%error, "no pod is scheduled");
+            // The configuration was checked before, so only a plugin factory that fails when it is called
+            // again gets here.
+            tracing::error!(%error, "cannot start the scheduler");
         }
     })
 }
 
-/// Listeners that encrypt, what clients need to know of them, and what service accounts are known
-/// by.
+/// TLS listeners with the data clients need to connect to them, and the signer of service account tokens.
 struct Secured {
-    authentication: Arc<Loaded>,
+    authentication: Arc<LoadedAuthentication>,
     token_signer: Arc<RotatingSigner>,
     listeners: Vec<TlsListener>,
     urls: Vec<String>,
     kubeconfig: Option<PathBuf>,
-    /// What objects of the cluster say of this server.
+    /// Data about this server in shared objects.
     site: Site,
-    /// Who is trusted, as long as it runs.
+    /// The currently trusted authorities.
     trust: Option<watch::Receiver<Trust>>,
-    /// What signs certificates that are asked for.
+    /// The signer of certificate signing requests.
     signer: Option<Arc<CurrentSigner>>,
-    /// What replaces certificates.
+    /// The task that renews certificates.
     rotation: Option<(Rotation, Option<Socket>)>,
 }
 
 impl Secured {
-    /// Who does not listen needs no certificates, and nothing is written.
+    /// Prepares certificates. Without listeners none are needed, and nothing is written.
     async fn prepare(
         config: Config,
         listeners: Vec<TcpListener>,
@@ -283,7 +285,7 @@ impl Secured {
         let reading = move || authentication::load(&settings);
         let authentication = Arc::new(Task::spawn_blocking("authentication", reading).await??);
         if listeners.is_empty() {
-            return Self::unreachable(authentication);
+            return Self::without_listeners(authentication);
         }
         let port = addresses.first().map(SocketAddr::port);
         let (addresses, now) = (addresses.to_vec(), clock.now());
@@ -294,8 +296,8 @@ impl Secured {
         let site = Site { endpoint, client_ca: Some(prepared.ca.clone()), front_proxy };
         let (urls, kubeconfig) = (prepared.urls.clone(), Some(prepared.kubeconfig.clone()));
         let socket = Socket::open(&config.data_dir);
-        let known = Arc::clone(&authentication);
-        let (rotation, parts) = Rotation::new(config, addresses, clock.clone(), known, prepared)?;
+        let loaded = Arc::clone(&authentication);
+        let (rotation, parts) = Rotation::new(config, addresses, clock.clone(), loaded, prepared)?;
         Ok(Self {
             authentication,
             token_signer: parts.tokens,
@@ -309,8 +311,8 @@ impl Secured {
         })
     }
 
-    fn unreachable(authentication: Arc<Loaded>) -> Result<Self, StartError> {
-        let signer = authentication.signer(&pki::passing_account_keys()?)?;
+    fn without_listeners(authentication: Arc<LoadedAuthentication>) -> Result<Self, StartError> {
+        let signer = authentication.signer(&pki::ephemeral_account_keys()?)?;
         Ok(Self {
             authentication,
             token_signer: Arc::new(RotatingSigner::new(signer)),
@@ -325,7 +327,7 @@ impl Secured {
     }
 }
 
-/// Frees what this server caches of clusters that other servers over the same store delete.
+/// Frees the caches of clusters that other servers on the same store delete.
 fn follow_clusters(service: &ApiServer, closing: &CancellationToken) -> Task<()> {
     let (service, closing) = (service.clone(), closing.clone());
     let backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, Rng::from_entropy());
@@ -345,7 +347,7 @@ async fn bind(addresses: &[SocketAddr]) -> Result<(Vec<TcpListener>, Vec<SocketA
     Ok((listeners, bound))
 }
 
-/// Closes the store of a cluster that failed to start for another reason.
+/// Closes the store of a server that failed to start for another reason.
 async fn close_unstarted(store: &Store) {
     if let Err(error) = store.close().await {
         tracing::error!(error = %ErrorChain(&error), "the store ended in failure");

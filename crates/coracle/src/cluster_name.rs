@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use crate::error::ConfigError;
 
-/// The longest name, as of a DNS label: it is read in prompts and tables.
+/// Maximum length of a name, that of a DNS label: names appear in prompts and tables.
 const MAX_NAME_BYTES: usize = 63;
 
-/// The name where a data directory gives none.
+/// The name if the data directory yields none.
 const FALLBACK: &str = "coracle";
 
 /// A name for kubeconfigs: at most 63 of `A-Z`, `a-z`, `0-9`, `.`, `_` and `-`, a letter or digit first.
@@ -30,7 +30,7 @@ impl ClusterName {
         &self.0
     }
 
-    /// The name of a data directory, with a dash for every character that a name cannot have.
+    /// Derived from the name of a data directory, with a dash for every character that a name cannot have.
     pub fn of_data_dir(data_dir: &Path) -> Self {
         // Paths such as `.` and `..` have a name only once they are resolved.
         let resolved = data_dir.file_name().is_none().then(|| data_dir.canonicalize().ok()).flatten();

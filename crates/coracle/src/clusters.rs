@@ -1,7 +1,8 @@
 //! The clusters of a running server, through its admin API: created, listed, limited and deleted.
 //!
-//! The client needs the operator's credential, as `admin.kubeconfig` has it, and its paths are those of the server. A
-//! program that embeds the server calls [`Handle::create_cluster`](crate::Handle::create_cluster) and its siblings.
+//! The client needs the operator's credential, as in `admin.kubeconfig`, and its paths are those of the
+//! server. A program that embeds the server calls [`Handle::create_cluster`](crate::Handle::create_cluster)
+//! and its siblings.
 
 use std::collections::HashMap;
 

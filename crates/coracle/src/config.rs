@@ -1,4 +1,4 @@
-//! What a cluster is made from. Building it binds no port and touches no disk.
+//! Configuration of a server. Building it binds no port and touches no disk.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,51 +15,50 @@ pub use crate::cluster_name::ClusterName;
 use crate::error::ConfigError;
 pub use crate::subject_name::SubjectName;
 
-/// The port Kubernetes' API is expected at.
+/// The usual port of kube-apiserver.
 pub const DEFAULT_PORT: u16 = 6443;
 
-/// Settings of a cluster.
+/// Configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The directory of all files: certificates and the kubeconfig of the administrator, and the objects of
-    /// [`StoreConfig::Disk`]. It is created when the cluster starts, and locked until it has ended: one directory, one
-    /// server. With no address to listen at and without [`StoreConfig::Disk`] it is not used.
+    /// The directory of all files: certificates, the administrator's kubeconfig, and the objects of
+    /// [`StoreConfig::Disk`]. It is created at the start, and locked until the server has ended: one
+    /// directory, one server. Without a listener and without [`StoreConfig::Disk`] it is not used.
     pub data_dir: PathBuf,
-    /// The name in kubeconfigs; none for the name of the data directory ([`Config::cluster_name`]).
+    /// The cluster name in kubeconfigs; none for the name of the data directory ([`Config::cluster_name`]).
     pub name: Option<ClusterName>,
-    /// Where the API is served. Port 0 picks a free one; none at all is possible.
+    /// Addresses of the API server. Port 0 picks a free one; may be empty.
     pub listen: Vec<SocketAddr>,
-    /// Whether plain HTTP is served at the same addresses, beside TLS. Its requests need no credential and are made by
+    /// Serve plain HTTP at the same addresses, beside TLS. Its requests need no credential and are made by
     /// the administrator, so all addresses must be of the loopback interface.
     pub insecure_http: bool,
-    /// The address by which others reach this machine; by default the one it would itself send
-    /// from.
+    /// The address by which other machines reach this one; by default the source address of packets to
+    /// remote destinations.
     pub advertise_address: Option<IpAddr>,
-    /// Further names of the server, for its certificate.
+    /// Additional names in the serving certificate.
     pub tls_sans: Vec<SubjectName>,
-    /// What holds the objects.
+    /// The store.
     pub store: StoreConfig,
-    /// From where services get their addresses and node ports. Those that they have are kept
-    /// when it changes.
+    /// Address ranges and node ports of services. Existing allocations are kept when they change.
     pub service_network: ServiceNetwork,
-    /// By what users are recognized, beside their certificates.
+    /// Authentication settings other than client certificates.
     pub authentication: Authentication,
-    /// How many connections there may be from one address at the same time; this machine is not counted.
+    /// Maximum number of concurrent connections from one remote address; connections from this machine are
+    /// not limited.
     pub max_connections_per_address: usize,
-    /// How much a created cluster may store for which no limits are requested.
+    /// Default limits of created clusters.
     pub cluster_limits: ClusterLimits,
-    /// Whether the controllers run here. Without them objects are stored and nothing follows from them, unless
-    /// somebody else's controllers do it; only what upstream's API server does by itself is done, such as to serve
-    /// custom kinds.
+    /// Run the controllers. Without them only the controllers that are part of kube-apiserver run, such as
+    /// the one that serves custom resources; nothing else is reconciled unless other controllers are run.
     pub controllers: bool,
-    /// Whether pods are scheduled here.
+    /// Run the scheduler.
     pub scheduler: bool,
-    /// Simulated nodes, whose pods run by rule. Nodes of an earlier start beyond them are deleted. With `Some`, even of no
-    /// nodes, nodes with the annotation of simulated nodes are simulated, too.
+    /// Simulated nodes, whose pods run by rule. Nodes of an earlier start beyond them are deleted. With
+    /// `Some`, even of no nodes, nodes with the annotation of simulated nodes are simulated, too.
     pub fake_nodes: Option<FakeNodes>,
-    /// How nodes are watched over.
+    /// Settings of the node lifecycle controller.
     pub node_monitor: NodeMonitor,
-    /// From where nodes get the addresses of their pods; none if not from here.
+    /// Address ranges from which nodes get their pod CIDRs; none if they are not allocated here.
     pub node_cidrs: Option<NodeCidrs>,
 }
 
@@ -95,13 +94,13 @@ impl Config {
         }
     }
 
-    /// The name in kubeconfigs.
+    /// The cluster name in kubeconfigs.
     pub fn cluster_name(&self) -> ClusterName {
         self.name.clone().unwrap_or_else(|| ClusterName::of_data_dir(&self.data_dir))
     }
 }
 
-/// Which engine holds the objects.
+/// The storage engine.
 ///
 /// ```
 /// use coracle::StoreConfig;
@@ -116,29 +115,29 @@ pub enum StoreConfig {
     /// Files in the data directory.
     #[default]
     Disk,
-    /// Nothing is kept.
+    /// In memory only.
     Memory,
-    /// An etcd cluster run by someone else.
+    /// An external etcd cluster.
     Etcd(EtcdConfig),
 }
 
-/// How to reach an etcd cluster.
+/// Connection settings of an etcd cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdConfig {
     /// The URLs of its members, at least one.
     pub endpoints: Vec<String>,
-    /// What an encrypted connection needs.
+    /// TLS settings.
     pub tls: Option<EtcdTls>,
-    /// The user to be.
+    /// User to authenticate as.
     pub user: Option<EtcdUser>,
 }
 
-/// What an encrypted connection to etcd needs, files in PEM.
+/// TLS settings of an etcd connection, with files in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdTls {
-    /// The authorities that may have signed the certificates of the members.
+    /// The authorities of the members' certificates.
     pub ca_file: PathBuf,
-    /// The certificate to show, if etcd asks for one.
+    /// The client certificate, if etcd requires one.
     pub client_certificate: Option<ClientCertificate>,
 }
 
@@ -151,19 +150,19 @@ pub struct ClientCertificate {
     pub key_file: PathBuf,
 }
 
-/// A user of etcd.
+/// Credentials of an etcd user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdUser {
     /// The name.
     pub name: String,
-    /// A file with the password, because arguments can be seen by everyone on the machine.
+    /// A file with the password, because arguments are visible to all users of the machine.
     pub password_file: PathBuf,
 }
 
 impl FromStr for StoreConfig {
     type Err = ConfigError;
 
-    /// Reads `disk`, `memory` or `etcd=URL[,URL...]`.
+    /// Parses `disk`, `memory` or `etcd=URL[,URL...]`.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         match text.split_once('=') {
             None if text == "disk" => Ok(StoreConfig::Disk),
@@ -177,7 +176,7 @@ impl FromStr for StoreConfig {
     }
 }
 
-/// The store knows best what it can connect to.
+/// Validated by the etcd client.
 #[cfg(feature = "etcd")]
 fn endpoints(urls: &str) -> Result<Vec<String>, ConfigError> {
     let options = coracle_store::etcd::Options::parse(urls);
@@ -186,7 +185,7 @@ fn endpoints(urls: &str) -> Result<Vec<String>, ConfigError> {
         .map_err(|error| ConfigError::MalformedEndpoint { reason: error.to_string() })
 }
 
-/// Without a client nothing is ever connected to, so there is nothing to find wrong.
+/// Without the etcd client no connection is made, so nothing is validated.
 #[cfg(not(feature = "etcd"))]
 fn endpoints(urls: &str) -> Result<Vec<String>, ConfigError> {
     Ok(urls.split(',').map(str::to_owned).collect())
@@ -211,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_read() {
+    fn store_engines_are_parsed() {
         assert_eq!("disk".parse(), Ok(StoreConfig::Disk));
         assert_eq!("memory".parse(), Ok(StoreConfig::Memory));
     }
 
     #[test]
-    fn a_refusal_says_what_is_expected() {
+    fn unknown_store_is_rejected_with_the_expected_values() {
         for text in ["foo", "", "etcd", "disk=/x", "Disk"] {
             let error = text.parse::<StoreConfig>().unwrap_err();
             let expected = format!("invalid --store {text:?}: expected disk, memory or etcd=URL[,URL...]");
@@ -227,7 +226,7 @@ mod tests {
 
     #[cfg(feature = "etcd")]
     #[test]
-    fn endpoints_are_read() {
+    fn etcd_endpoints_are_parsed() {
         let Ok(StoreConfig::Etcd(etcd)) = "etcd=http://[::1]:2379, https://b.example:2379".parse() else {
             panic!("refused")
         };

@@ -1,5 +1,5 @@
-//! The data directory of a server: created for its owner only, rejected if another user could have written it, and locked
-//! while a server runs on it.
+//! The data directory of a server: created for its owner only, rejected if another user could have written
+//! it, and locked while a server runs on it.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -12,14 +12,16 @@ use coracle_base::Task;
 use crate::error::StorageError;
 use crate::trusted_files::{self, Links, OpenError};
 
-/// For the owner only, because Secrets and private keys lie in it.
+/// For the owner only, because it contains Secrets and private keys.
 const MODE: u32 = 0o700;
 
-/// The file whose lock says that a server runs on the directory. It stays after the server has ended: a file that is
-/// removed while another process waits to lock it would let two processes hold a lock, each of its own file.
+/// The file whose lock says that a server runs on the directory. It stays after the server has ended: a file
+/// that is removed while another process waits to lock it would let two processes hold a lock, each of its
+/// own file.
 const LOCK_NAME: &str = "coracle.lock";
 
-/// A process id has at most ten digits. A longer file is not ours, and is not read to its end.
+/// A process id has at most ten digits. A longer file was not written by a server, and is not read to its
+/// end.
 const MAX_PID_BYTES: u64 = 16;
 
 /// The lock of a data directory. The system releases it when the file is closed, also by `kill -9`.
@@ -28,8 +30,8 @@ pub(crate) struct DataDirLock {
     _file: File,
 }
 
-/// Creates a data directory if there is none, and locks it for one server, whatever its store is. Nothing else in the
-/// directory is read or written before.
+/// Creates a data directory if there is none, and locks it for one server, whatever its store is. Nothing
+/// else in the directory is read or written before.
 pub(crate) async fn lock(data_dir: &Path) -> Result<DataDirLock, StorageError> {
     let dir = data_dir.to_owned();
     let locked = Task::spawn_blocking("data directory lock", move || {
@@ -39,8 +41,8 @@ pub(crate) async fn lock(data_dir: &Path) -> Result<DataDirLock, StorageError> {
     locked.await.map_err(|error| failed(data_dir, io::Error::other(error).into()))?
 }
 
-/// Creates a data directory and the directory of the store in it. Directories that exist, and the files of the store,
-/// must be ones that no other user could have written.
+/// Creates a data directory and the directory of the store in it. Directories that exist, and the files of
+/// the store, must be ones that no other user could have written.
 pub(crate) async fn prepare_store(data_dir: &Path, store: &Path) -> Result<(), StorageError> {
     let (dir, store) = (data_dir.to_owned(), store.to_owned());
     let prepared = Task::spawn_blocking("data directory", move || {

@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a running cluster.
+//! Errors while starting a server.
 
 use std::fmt;
 use std::io;
@@ -11,21 +11,20 @@ use coracle_controllers::NodeCidrError;
 pub use crate::pki::PkiError;
 use crate::trusted_files::UntrustedFile;
 
-/// Settings that make no sense. Named as on the command line, where most of them come from.
+/// Invalid settings. They are named as on the command line, where most of them come from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No such engine.
+    /// Unknown storage engine.
     #[error("invalid --store {text:?}: expected disk, memory or etcd=URL[,URL...]")]
     UnknownStore {
-        /// What was given.
+        /// The setting.
         text: String,
     },
-    /// An endpoint that cannot be one. What was given is not repeated whole: it may hold a
-    /// password.
+    /// An invalid endpoint. The setting is not repeated as a whole, because it may contain a password.
     #[error("invalid --store: {reason}")]
     MalformedEndpoint {
-        /// Which endpoint, and what is wrong with it.
+        /// The endpoint, and the reason why it is invalid.
         reason: String,
     },
     /// Plain HTTP at an address that other machines can reach.
@@ -34,7 +33,7 @@ pub enum ConfigError {
         /// The address.
         address: SocketAddr,
     },
-    /// A name that kubeconfigs cannot have.
+    /// An invalid cluster name.
     #[error(
         "invalid cluster name {text:?}: expected at most 63 of A-Z, a-z, 0-9, '.', '_' and '-', a letter or digit first"
     )]
@@ -42,132 +41,132 @@ pub enum ConfigError {
         /// The name.
         text: String,
     },
-    /// A name no certificate can have.
+    /// A name that is invalid in a certificate.
     #[error("{text:?} is neither a DNS name nor an IP address")]
     MalformedName {
-        /// What was given.
+        /// The name.
         text: String,
     },
-    /// Ranges that services cannot have.
+    /// Invalid address ranges of services.
     #[error("invalid --service-cidr: {0}")]
     ServiceNetwork(#[from] NetworkError),
-    /// Ranges that nodes cannot have.
+    /// Invalid pod address ranges of nodes.
     #[error("invalid --cluster-cidr: {0}")]
     NodeCidrs(#[from] NodeCidrError),
-    /// Nobody to vouch for tokens.
+    /// A missing or empty token issuer.
     #[error("invalid --service-account-issuer: it cannot be empty")]
     Issuer,
-    /// A server without a name.
+    /// An empty token audience.
     #[error("invalid --api-audiences: none of them can be empty")]
     Audience,
-    /// A place for keys that cannot be one.
+    /// An invalid key set URL.
     #[error("invalid --service-account-jwks-uri {text:?}: expected an https URL")]
     KeySetUri {
-        /// What was given.
+        /// The URL.
         text: String,
     },
-    /// Tokens that would end too early or never.
+    /// A maximum token lifetime that is out of range.
     #[error("invalid --service-account-max-token-expiration: expected 1 hour to 2^32 seconds")]
     MaxTokenExpiration,
-    /// Credentials for etcd, and no etcd.
+    /// Etcd options with another store.
     #[error("{option} needs --store etcd=URL")]
     NeedsEtcd {
-        /// The option that makes no sense.
+        /// The option.
         option: &'static str,
     },
 }
 
-/// Why a cluster did not start. Nothing is left running.
+/// Why a server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Settings that contradict each other.
+    /// Invalid settings.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The address is taken, not ours or forbidden.
+    /// The address is in use, not local or not permitted.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The store does not open.
+    /// The store cannot be opened.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// There are no certificates to serve with.
+    /// There are no serving certificates.
     #[error(transparent)]
     Pki(#[from] PkiError),
-    /// There are, and they cannot be used.
+    /// The serving certificates cannot be used.
     #[error("cannot serve with the certificates in the data directory")]
     Tls(#[from] coracle_apiserver::listen::TlsError),
-    /// The key of the service accounts cannot be used.
+    /// The signing key of service account tokens cannot be used.
     #[error("cannot sign tokens with the key in the data directory")]
     TokenKey(#[from] coracle_apiserver::SignerError),
-    /// What every cluster has could not be made.
+    /// The shared objects could not be created.
     #[error(transparent)]
     Bootstrap(#[from] coracle_apiserver::BootstrapError),
-    /// A file by which users are recognized is of no use.
+    /// An authentication file cannot be used.
     #[error(transparent)]
     Authentication(#[from] AuthenticationError),
-    /// Pods cannot be scheduled as the embedding program says.
+    /// The scheduler configuration of the embedding program is invalid.
     #[error(transparent)]
     Scheduler(#[from] coracle_scheduler::ConfigError),
-    /// The thread that looks for certificates panicked.
-    #[error("cannot look for certificates")]
+    /// The thread that prepares certificates panicked.
+    #[error("cannot prepare certificates")]
     Crashed(#[from] coracle_base::TaskError),
-    /// The simulated nodes cannot be made.
-    #[error("cannot make the simulated nodes")]
+    /// The simulated nodes could not be created.
+    #[error("cannot create the simulated nodes")]
     FakeNodes(#[source] Box<kube::Error>),
 }
 
-/// Why a file by which users are recognized is of no use. Never says what stands in it.
+/// Why an authentication file cannot be used. Never contains the file's contents.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthenticationError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// Another user could have written it.
     #[error(transparent)]
     Untrusted(#[from] UntrustedFile),
-    /// It is no file of tokens.
+    /// The file is not a valid token file.
     #[error("{} is no token file", .path.display())]
     TokenFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The error and its line.
         #[source]
         source: coracle_apiserver::TokenFileError,
     },
-    /// It is no key.
+    /// The file does not contain a usable key.
     #[error("cannot verify tokens with the key in {}", .path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         #[source]
         source: coracle_apiserver::SignerError,
     },
 }
 
-/// Why a store did not open.
+/// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
-    /// The data directory cannot be made.
+    /// The data directory cannot be created.
     #[error("cannot create the data directory {}", .path.display())]
     DataDir {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -189,34 +188,34 @@ pub enum StorageError {
     Lock {
         /// The lock file.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// Another user could have written a file or directory.
     #[error(transparent)]
     Untrusted(#[from] UntrustedFile),
-    /// A file with credentials cannot be read.
+    /// A file with etcd credentials cannot be read.
     #[error("cannot read {}", .path.display())]
     Credentials {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// This program has no etcd client.
+    /// This program was built without an etcd client.
     #[error("this program was built without etcd: build it with the feature `etcd`")]
     EtcdNotBuilt,
-    /// There is nothing to open, since nothing is kept.
+    /// The memory store cannot be opened offline.
     #[error("the memory store keeps nothing once its process has ended")]
     NothingKept,
-    /// The store itself says no.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] coracle_store::Error),
 }
 
-/// A process in the middle of a message, with a space before it; nothing if it is unknown.
+/// A process ID in a message, with a leading space; nothing if it is unknown.
 struct Process(Option<u32>);
 
 impl fmt::Display for Process {

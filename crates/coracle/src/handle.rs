@@ -1,4 +1,4 @@
-//! A running cluster, as its owner sees it.
+//! The handle of a running server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::data_dir::DataDirLock;
-use crate::managed::Managed;
+use crate::leader_election::LeaderElected;
 use crate::supervise::{Components, Failure};
 
-/// A running cluster. Dropped without [`Handle::shutdown`] it ends at once: what was
-/// acknowledged is kept, requests in flight are cut off.
+/// A running server. Dropped without [`Handle::shutdown`] it ends at once: acknowledged writes are kept,
+/// requests in flight are cut off.
 pub struct Handle {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) urls: Vec<String>,
@@ -31,11 +31,11 @@ pub struct Handle {
     pub(crate) server: ApiServer,
     pub(crate) activity: Arc<Activity>,
     pub(crate) client: Client,
-    pub(crate) controllers: Managed,
-    pub(crate) scheduler: Managed,
+    pub(crate) controllers: LeaderElected,
+    pub(crate) scheduler: LeaderElected,
     pub(crate) store: Store,
     pub(crate) components: Components,
-    /// Cancelled first: the cluster is not ready any more, but still answers.
+    /// Cancelled first: the server reports not ready, but still answers.
     pub(crate) stopping: CancellationToken,
     /// Cancelled second: watches end, requests are drained, and new connections get a hint to retry.
     pub(crate) closing: CancellationToken,
@@ -44,41 +44,40 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Where the API is served, with the ports that were picked, in the order of the config.
+    /// The listening addresses with their actual ports, in the order of the configuration.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Where clients find the API, one for each address. Addresses that mean all interfaces are
-    /// replaced by the one that is advertised.
+    /// The URL of each listening address. Unspecified addresses are replaced by the advertised one.
     pub fn urls(&self) -> &[String] {
         &self.urls
     }
 
-    /// The file with which an administrator gets in; none if nothing listens.
+    /// The administrator's kubeconfig; none without listeners.
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }
 
-    /// How long it took to start.
+    /// The duration of the start.
     pub fn ready_in(&self) -> Duration {
         self.ready_in
     }
 
-    /// The nodes of the default cluster when it had started. Simulated nodes of an earlier start that
+    /// The nodes of the default cluster after the start. Simulated nodes of an earlier start that
     /// [`Config::fake_nodes`](crate::Config::fake_nodes) does not name are deleted by then.
     pub fn nodes_at_start(&self) -> NodeSummary {
         self.nodes
     }
 
-    /// Whether anybody asks the cluster anything, its own controllers included: for owners who put things away
-    /// while nobody does.
+    /// Request activity, including that of the server's own controllers: for programs that free resources
+    /// while the server is idle.
     pub fn activity(&self) -> Arc<Activity> {
         Arc::clone(&self.activity)
     }
 
-    /// A client of this cluster with all the rights of its administrator, without a network between: a
-    /// request is a call. It speaks for as long as the cluster runs.
+    /// A client with administrator rights that calls the server in-process, without a network connection.
+    /// It works until the server is shut down.
     ///
     /// Exec, attach and port-forward need a connection and do not work with it.
     ///
@@ -104,8 +103,8 @@ impl Handle {
         self.client.clone()
     }
 
-    /// The cluster with this id, for credentials that are to be valid in it and in none that is created later under the
-    /// same id.
+    /// The cluster with this id, for credentials that are to be valid in it and in none that is created later
+    /// under the same id.
     ///
     /// ```
     /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -130,7 +129,8 @@ impl Handle {
         self.server.cluster_reference(id)
     }
 
-    /// Creates an empty cluster, which is served at `/clusters/<id>/`. Limits that are left out are those of
+    /// Creates an empty cluster, which is served at `/clusters/<id>/`. Limits that are left out are those
+    /// of
     /// [`Config::cluster_limits`](crate::Config::cluster_limits).
     ///
     /// ```
@@ -158,8 +158,8 @@ impl Handle {
         self.server.registry().create_cluster(id, limits).await
     }
 
-    /// Deletes a cluster with all of its objects, and frees everything that is cached of it. Credentials of the cluster
-    /// are not valid in one that is created later under the same id.
+    /// Deletes a cluster with all of its objects, and frees everything that is cached of it. Credentials of
+    /// the cluster are not valid in one that is created later under the same id.
     ///
     /// # Errors
     /// If there is no such cluster, it is the default one, or the store fails.
@@ -187,9 +187,9 @@ impl Handle {
         self.server.registry().cluster_infos().await
     }
 
-    /// Returns when controllers and scheduler have nothing left to do: they know of everything that was
-    /// written so far, and have done what follows from it. For tests, which need not guess how long to sleep.
-    /// Where several processes share a store and another one runs them, this waits until they run here.
+    /// Waits until controllers and scheduler are idle: they have seen all writes so far and have completed
+    /// the resulting reconciles. For tests, which then need no sleeps. If several servers share a store and
+    /// another one is the leader, it waits until this one is.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -197,7 +197,7 @@ impl Handle {
         loop {
             let controllers = self.controllers.run_until_idle().await?;
             let scheduler = self.scheduler.run_until_idle().await?;
-            // Nothing was written since the first of them was at rest.
+            // Nothing was written between the two.
             if controllers.revision == scheduler.revision {
                 return Ok(IdleReport {
                     revision: scheduler.revision,
@@ -208,7 +208,7 @@ impl Handle {
         }
     }
 
-    /// All keys in the store, of all clusters, in order. For tests that nothing is left behind.
+    /// All keys in the store, of all clusters, in order. For tests that check for leftovers.
     ///
     /// # Errors
     /// If the store fails.
@@ -218,28 +218,28 @@ impl Handle {
         Ok(range.entries.iter().map(|entry| String::from_utf8_lossy(entry.key()).into_owned()).collect())
     }
 
-    /// Waits until the cluster fails, which it should not, and says why. It then wants to be
-    /// shut down. May be dropped and asked again.
+    /// Waits until a component fails, which it should not, and returns its failure. The server should then
+    /// be shut down. Cancel-safe; may be called again.
     pub async fn failed(&mut self) -> Failure {
         tokio::select! {
-            // All may be dropped: they only wait.
+            // All are cancel-safe: they only wait.
             failure = self.components.first_failure() => failure,
             failure = self.controllers.failed() => failure,
             failure = self.scheduler.failed() => failure,
         }
     }
 
-    /// Stops the cluster, in this order: reports not ready; stops scheduler and controllers while the API still answers
-    /// them; ends all watches cleanly; answers the requests in flight, for a limited time, and new connections with a
-    /// hint to retry; closes the store; unlocks the data directory. When it returns nothing is left running, and the same directory and ports may be
-    /// used again.
+    /// Stops the server, in this order: reports not ready; stops scheduler and controllers while the API
+    /// still answers them; ends all watches cleanly; answers the requests in flight, for a limited time,
+    /// and new connections with a hint to retry; closes the store; unlocks the data directory. When it
+    /// returns nothing is left running, and the same directory and ports may be used again.
     ///
-    /// The report says whether the store ended in failure. A program that runs the cluster should then exit with a code
-    /// other than zero, so that its supervisor and its operator notice.
+    /// The report contains the error of closing the store, if there is one. A program that runs the cluster
+    /// should then exit with a code other than zero, so that its supervisor and its operator notice.
     pub async fn shutdown(self) -> ShutdownReport {
         self.stopping.cancel();
-        for managed in [self.scheduler, self.controllers] {
-            managed.stop().await;
+        for elected in [self.scheduler, self.controllers] {
+            elected.stop().await;
         }
         self.closing.cancel();
         self.components.ended().await;
@@ -252,11 +252,11 @@ impl Handle {
     }
 }
 
-/// How a cluster ended.
+/// The result of a shutdown.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// The failure in which the store ended: its files could not be written any more, or etcd did not answer.
+    /// The error of closing the store: its files could no longer be written, or etcd did not respond.
     pub store: Result<(), StoreError>,
 }
 

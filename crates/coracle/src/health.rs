@@ -5,10 +5,10 @@ use coracle_base::ErrorChain;
 use coracle_store::{Error, Store};
 use tokio_util::sync::CancellationToken;
 
-/// The key the health check reads. No object lies there, for all keys of objects have a slash.
+/// The key the health check reads. No object has it, because the keys of objects contain a slash.
 const HEALTH_KEY: &str = "health";
 
-/// The checks of a cluster on this store. It is not ready any more once `stopping` is cancelled.
+/// The health checks of a server on this store. Readiness fails once `stopping` is cancelled.
 pub(crate) fn checks(store: &Store, stopping: &CancellationToken) -> HealthChecks {
     let mut health = HealthChecks::new(stopping.clone());
     let store = store.clone();
@@ -21,9 +21,9 @@ pub(crate) fn checks(store: &Store, stopping: &CancellationToken) -> HealthCheck
 
 /// Checks that writes are accepted, and reads a key.
 ///
-/// `/livez` fails only where a restart helps, because supervisors restart on it: it reopens a store that refuses writes
-/// since its log failed, but makes no space on a full disk. An etcd that does not answer fails both probes, as it does in
-/// kube-apiserver; the store tests by itself whether it answers again.
+/// `/livez` fails only where a restart helps, because supervisors restart on it: it reopens a store that
+/// refuses writes since its log failed, but frees no space on a full disk. An etcd that does not answer fails
+/// both probes, as it does in kube-apiserver; the store tests by itself whether it answers again.
 async fn check(store: &Store) -> Result<(), Unhealthy> {
     let failed = |error: &Error| Unhealthy::Failed(ErrorChain(error).to_string());
     match store.writable() {
@@ -78,7 +78,7 @@ mod tests {
             }
         }
 
-        /// The text of a probe as the operator reads it; whether it passed.
+        /// Sends a probe. Returns true if it passed, and the response text.
         async fn probe(&self, path: &str) -> (bool, String) {
             let request = http::Request::get(path).body(Vec::new()).unwrap();
             match self.client.request_text(request).await {
@@ -94,7 +94,7 @@ mod tests {
         let server = Server::start().await;
         server.write("before").await.unwrap();
         server.disk.set_capacity(Some(0));
-        // The space that is reserved ahead is used up first.
+        // The preallocated space is used up first.
         let status = loop {
             match server.write(&format!("w{}", server.disk.operations())).await {
                 Ok(_) => {}

@@ -1,8 +1,8 @@
-//! The API without a network: a client whose requests are function calls.
+//! In-process clients: their requests are function calls.
 //!
-//! They pass everything requests from outside pass, with an identity of their own instead of a handshake,
-//! so there is no back door. What needs a connection to take over (exec, attach, port-forward) does not
-//! work this way.
+//! The requests pass all filters that requests from outside pass, with an identity of their own instead of
+//! a TLS handshake, so they bypass no check. Requests that need to take over a connection (exec, attach,
+//! port-forward) are not supported.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,40 +13,41 @@ use kube::Client;
 use kube::client::Body;
 use tower::Service;
 
-/// The namespace of requests that name none.
+/// The namespace of requests without one.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Who may do everything: what runs in the same process is trusted as the server is.
+/// The group with all permissions: in-process components are trusted as much as the server.
 const MASTERS: &str = "system:masters";
 
-/// Who asks from within.
+/// The identity of an in-process client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
-    /// The user, as authorization and audit see it.
+    /// The user, for authorization and audit.
     user: &'static str,
-    /// The program, whose name becomes the manager of the fields it writes.
+    /// The program name, which becomes the field manager of its writes.
     program: &'static str,
 }
 
 impl Caller {
-    /// The user, who may do everything.
+    /// The user, with all permissions.
     pub(crate) fn identity(self) -> Identity {
         let groups = vec![MASTERS.to_owned(), "system:authenticated".to_owned()];
         Identity { name: self.user.to_owned(), groups, ..Identity::default() }
     }
 }
 
-/// Whoever embeds the cluster: the same user as in the admin kubeconfig.
+/// The embedding program: the same user as in the admin kubeconfig.
 pub(crate) const ADMINISTRATOR: Caller = Caller { user: "kubernetes-admin", program: "coracle" };
 
-/// The controllers, under upstream's name for them.
+/// The controllers, as kube-controller-manager's user.
 pub(crate) const CONTROLLERS: Caller =
     Caller { user: "system:kube-controller-manager", program: "kube-controller-manager" };
 
-/// The kubelets of all simulated nodes. Not in the group of nodes, of which each may write its own objects only.
+/// The kubelets of all simulated nodes. Not in the group `system:nodes`, whose members may write only their
+/// own objects.
 pub(crate) const FAKE_NODES: Caller = Caller { user: "system:fake-nodes", program: "kubelet" };
 
-/// The scheduler, under upstream's name for it.
+/// The scheduler, as kube-scheduler's user.
 pub(crate) const SCHEDULER: Caller = Caller { user: "system:kube-scheduler", program: "kube-scheduler" };
 
 /// A client of `server`. Must be called on a tokio runtime.
@@ -62,7 +63,7 @@ pub(crate) fn fenced_client(server: ApiServer, caller: Caller, fence: Option<Fen
     Client::new(transport, DEFAULT_NAMESPACE)
 }
 
-/// What stands where a connection would be.
+/// The in-process transport.
 #[derive(Clone)]
 struct Transport {
     server: ApiServer,

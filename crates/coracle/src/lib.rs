@@ -1,10 +1,10 @@
-//! A whole Kubernetes to embed in a program: make a [`Config`], start it, use it, stop it.
+//! An embeddable Kubernetes control plane: build a [`Config`], start it, use it, stop it.
 //!
-//! Nothing global is installed: no logger, signal handler or allocator. Any number of clusters
-//! can live in one process, each with its own directory and ports.
+//! It installs nothing global: no logger, signal handler or allocator. Any number of servers can run in one
+//! process, each with its own directory and ports.
 //!
-//! What listens is encrypted, and clients prove by certificates who they are. Those, and a
-//! kubeconfig for the administrator, lie in the data directory, also if the objects do not.
+//! All listeners use TLS, and clients authenticate with certificates. The certificates and an
+//! administrator's kubeconfig are kept in the data directory, even if the objects are stored elsewhere.
 //!
 //! ```
 //! # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -37,7 +37,7 @@ mod error;
 mod handle;
 mod health;
 mod in_process;
-mod managed;
+mod leader_election;
 mod pki;
 mod resource_metrics;
 mod rotation;
@@ -51,18 +51,18 @@ mod trusted_files;
 
 pub use builder::{Coracle, Extensions};
 pub use config::{Config, EtcdConfig, StoreConfig};
-/// What [`Handle::activity`] tells.
+/// Returned by [`Handle::activity`].
 pub use coracle_apiserver::Activity;
-/// What [`Extensions::admission`] is made of.
+/// For [`Extensions::admission`].
 pub use coracle_apiserver::admission;
-/// The nodes that [`Handle::nodes_at_start`] counts.
+/// Returned by [`Handle::nodes_at_start`].
 pub use coracle_kubelet::fake::NodeSummary;
 pub use coracle_runtime::IdleReport;
-/// What [`Extensions::scheduler`] is made of.
+/// For [`Extensions::scheduler`].
 pub use coracle_scheduler as scheduler;
 pub use error::{AuthenticationError, ConfigError, PkiError, StartError, StorageError};
 pub use handle::{Handle, ShutdownReport};
-/// The crate of [`Handle::client`], in the version that fits.
+/// The kube crate in the version of [`Handle::client`].
 pub use kube;
 pub use supervise::Failure;
 pub use trusted_files::UntrustedFile;

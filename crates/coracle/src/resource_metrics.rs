@@ -1,4 +1,4 @@
-//! What measures nodes and pods for the server: simulated nodes do, once their simulation runs.
+//! Resource usage of nodes and pods for the metrics API: measured by simulated nodes while they run.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use coracle_kubelet::fake::{self, Amounts, FakeUsage};
 use coracle_runtime::ClusterId;
 use coracle_runtime::informer::Labels;
 
-/// Over which time usage is said to have been measured: what the metrics-server scrapes in.
+/// The reported measurement window, that of the metrics-server.
 const WINDOW: Duration = Duration::from_secs(15);
 
-/// Whoever measures. Nobody, until they are there.
+/// The metrics source; empty until a simulation runs.
 #[derive(Clone)]
 pub(crate) struct Measurements {
     clock: Clock,
@@ -24,7 +24,7 @@ impl Measurements {
         Self { clock, fake: Arc::default() }
     }
 
-    /// From now on what simulated nodes use is known from here: there is one simulation at a time.
+    /// Sets the source of simulated nodes; there is one simulation at a time.
     pub(crate) fn include(&self, usage: FakeUsage) {
         *self.fake.write().unwrap_or_else(PoisonError::into_inner) = Some(usage);
     }

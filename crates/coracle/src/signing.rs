@@ -1,5 +1,5 @@
-//! Credentials that controllers give out: certificates for signing requests, and tokens in secrets. Each is valid for
-//! the cluster that its object lies in, and for no other.
+//! Credentials issued by controllers: certificates for signing requests, and tokens in Secrets. Each is
+//! valid only in the cluster of its object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) fn certificate_signer(
     Arc::new(ScopedSigner { server: server.clone(), authority })
 }
 
-/// Writes the tokens of service accounts that lie in secrets.
+/// Issues the service account tokens that are stored in Secrets.
 pub(crate) fn token_writer(server: &ApiServer, signer: Arc<RotatingSigner>) -> TokenWriter {
     let server = server.clone();
     TokenWriter::new(move |subject| {

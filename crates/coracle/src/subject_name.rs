@@ -1,4 +1,4 @@
-//! A name a server may be known by, as certificates have it.
+//! A subject alternative name of the serving certificate.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use crate::error::ConfigError;
 
-/// The longest name and the longest part of one in DNS (RFC 1035, section 2.3.4).
+/// The maximum lengths of a DNS name and of one of its labels (RFC 1035, section 2.3.4).
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
-/// A name a server may be known by: an address, or a name in DNS.
+/// A subject alternative name: an IP address or a DNS name.
 ///
 /// ```
 /// use coracle::config::SubjectName;
@@ -21,7 +21,7 @@ const MAX_LABEL_BYTES: usize = 63;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SubjectName {
-    /// A name in lower case; its first part may be `*`.
+    /// A name in lower case; its first label may be `*`.
     Dns(String),
     /// An address.
     Ip(IpAddr),
@@ -51,7 +51,7 @@ impl fmt::Display for SubjectName {
 
 fn is_dns_name(name: &str) -> bool {
     let labels = name.strip_prefix("*.").unwrap_or(name);
-    // A last part of digits alone is an address that has gone wrong.
+    // A name with a numeric last label is a malformed IP address.
     let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
     name.len() <= MAX_NAME_BYTES
         && labels.split('.').all(is_label)
@@ -71,14 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read() {
+    fn valid_names_are_parsed() {
         for text in ["localhost", "a.b-c.example", "*.example.org", "node1", "1.example", "::1", "10.0.0.1"] {
             assert_eq!(text.parse::<SubjectName>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_name_is_rejected() {
         let long = "a".repeat(MAX_LABEL_BYTES + 1);
         let wrong =
             ["", ".", "a..b", "-a", "a-", "a b", "a_b", "*", "a.*.b", "10.0.0.256", "10.0", "ä", &long];

@@ -1,5 +1,5 @@
-//! The tasks of a cluster, and the policy when one ends that should not: the cluster is
-//! reported as failed, and its owner decides. Restarting a listener would only hide why.
+//! The tasks of a server, and the policy if one ends unexpectedly: the server is reported as failed, and
+//! the embedding program decides. Restarting a listener would only hide the cause.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,22 +7,21 @@ use std::task::{Context, Poll};
 
 use coracle_base::{Task, TaskError};
 
-/// Why a running cluster is of no use any more.
+/// Why a running server can no longer be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// A component ended, which it does only when told to.
+    /// A component ended without having been stopped.
     #[error("component {name} ended unexpectedly")]
     Ended {
-        /// Its name.
+        /// The name of the component.
         name: &'static str,
     },
-    /// A component crashed.
+    /// A component panicked.
     #[error("a component failed")]
     Crashed(#[from] TaskError),
 }
 
-/// Everything that runs.
 #[derive(Debug)]
 pub(crate) struct Components {
     running: Vec<Task<()>>,
@@ -33,12 +32,12 @@ impl Components {
         Self { running }
     }
 
-    /// Waits until the first of them ends. Safe to drop.
+    /// Waits until the first of them ends. Cancel-safe.
     pub(crate) async fn first_failure(&mut self) -> Failure {
         poll_fn(|cx| self.poll_ended(cx)).await
     }
 
-    /// Waits until all have ended, as they have been told to elsewhere.
+    /// Waits until all have ended. They are stopped elsewhere.
     pub(crate) async fn ended(self) {
         for component in self.running {
             let name = component.name();
@@ -53,7 +52,7 @@ impl Components {
             let component = &mut self.running[index];
             let name = component.name();
             if let Poll::Ready(ended) = Pin::new(component).poll(cx) {
-                // A task that has given its result must not be asked again.
+                // A completed task must not be polled again.
                 drop(self.running.swap_remove(index));
                 return Poll::Ready(ended.map_or_else(Failure::Crashed, |()| Failure::Ended { name }));
             }
@@ -71,14 +70,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_component_that_ended_is_named() {
+    async fn ended_component_is_named() {
         let mut components = Components::new(vec![endless(), Task::spawn("short", async {}), endless()]);
         assert_eq!(components.first_failure().await.to_string(), "component short ended unexpectedly");
         assert_eq!(components.running.len(), 2);
     }
 
     #[tokio::test]
-    async fn a_crash_carries_its_reason() {
+    async fn crash_includes_the_panic_message() {
         let mut components =
             Components::new(vec![endless(), Task::spawn("faulty", async { panic!("at once") })]);
         let Failure::Crashed(error) = components.first_failure().await else { panic!("it crashed") };
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_are_waited_for() {
+    async fn ended_waits_for_all_components() {
         Components::new(vec![Task::spawn("one", async {}), Task::spawn("two", async {})]).ended().await;
     }
 }

@@ -1,7 +1,7 @@
-//! Tokens by which nodes join a cluster: secrets of `kube-system` in the form of all Kubernetes
-//! (`k8s.io/cluster-bootstrap`), made, listed and deleted through the API.
+//! Bootstrap tokens, by which nodes join a cluster: Secrets in `kube-system` in Kubernetes' format
+//! (`k8s.io/cluster-bootstrap`), created, listed and deleted through the API.
 //!
-//! A token has a public half, by which it is known, and a secret one, which is told once.
+//! A token has a public ID and a secret, which is shown only once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,87 +18,87 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The two halves of a token, in characters.
+/// Lengths of the ID and the secret, in characters.
 const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
 
-/// What the halves are made of.
+/// The alphabet of both.
 const CHARACTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// What the groups of tokens begin with.
+/// Prefix of the groups of bootstrap tokens.
 const GROUP_PREFIX: &str = "system:bootstrappers:";
 
-/// The longest rest of such a group.
+/// Maximum length of a group after the prefix.
 const MAX_GROUP_BYTES: usize = 256;
 
-/// What a token may be used for.
+/// Supported usages.
 const USAGES: &[&str] = &["signing", "authentication"];
 
-/// What a key begins with that says so.
+/// Prefix of the Secret's keys for usages.
 const USAGE_PREFIX: &str = "usage-bootstrap-";
 
-/// Attempts to find an id that is not taken. There are two thousand million.
+/// Attempts to find an unused ID. There are two thousand million.
 const ATTEMPTS: usize = 8;
 
-/// Why there is no token.
+/// Why a token request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// No such usage.
+    /// Unknown usage.
     #[error("invalid usage {usage:?}: expected signing or authentication")]
     Usage {
-        /// What was given.
+        /// The usage.
         usage: String,
     },
-    /// A group that tokens cannot be in.
+    /// Invalid group.
     #[error("invalid group {group:?}: expected system:bootstrappers: and then a-z, 0-9, - or :")]
     Group {
-        /// What was given.
+        /// The group.
         group: String,
     },
-    /// Groups and no authentication.
+    /// Groups without the usage `authentication`.
     #[error("groups need the usage authentication")]
     GroupsWithoutAuthentication,
-    /// A limit that cannot be one.
+    /// Usage limit out of range.
     #[error("invalid usage limit {limit}: expected 1 to {MAX_USAGE_LIMIT}")]
     Limit {
-        /// What was given.
+        /// The limit.
         limit: usize,
     },
-    /// What was given is not the public half of a token.
-    #[error("expected the id of a token: six of a-z and 0-9, which is what stands before its dot")]
+    /// Malformed token ID.
+    #[error("expected the id of a token: the six characters a-z and 0-9 before its dot")]
     Id,
-    /// There is no such token.
+    /// No token has this ID.
     #[error("there is no token with the id {id}")]
     NotFound {
-        /// The id.
+        /// The ID.
         id: String,
     },
-    /// The system has no randomness to make a secret of.
+    /// The system has no randomness for a secret.
     #[error("the system has no randomness for a token")]
     NoRandomness,
-    /// The server says no, or does not answer.
+    /// The request was rejected or not answered.
     #[error("request to the API server failed")]
     Api(#[source] kube::Error),
 }
 
-/// What a token should be.
+/// The properties of a new token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRequest {
-    /// How long it is good; none for ever.
+    /// The lifetime; none for no expiry.
     pub life: Option<Duration>,
-    /// What it is good for: `signing`, `authentication`.
+    /// The usages: `signing`, `authentication`.
     pub usages: Vec<String>,
-    /// Further groups of whoever shows it.
+    /// Additional groups of clients that authenticate with it.
     pub groups: Vec<String>,
-    /// What it is for.
+    /// A description.
     pub description: String,
-    /// For how many nodes it is good; none for any number.
+    /// The number of nodes that may join with it; none for any number.
     pub usage_limit: Option<usize>,
 }
 
 impl Default for TokenRequest {
-    /// As kubeadm makes them: for a day and for anything.
+    /// As in kubeadm: for a day and all usages.
     fn default() -> Self {
         Self {
             life: Some(Duration::from_hours(24)),
@@ -110,7 +110,7 @@ impl Default for TokenRequest {
     }
 }
 
-/// A new token. Shows its secret only to whoever asks for it.
+/// A new token. `Debug` does not print its secret.
 pub struct Token {
     id: String,
     secret: String,
@@ -121,12 +121,12 @@ impl Token {
         Ok(Self { id: random(ID_LENGTH)?, secret: random(SECRET_LENGTH)? })
     }
 
-    /// Its public half.
+    /// The public ID.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// All of it, to be handed to a node.
+    /// The whole token, to be passed to a node.
     pub fn expose(&self) -> String {
         format!("{}.{}", self.id, self.secret)
     }
@@ -138,30 +138,30 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What there is to know of a token without its secret.
+/// A token without its secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenInfo {
-    /// Its public half.
+    /// The public ID.
     pub id: String,
-    /// When it ends, as it says; none if it does not.
+    /// The expiry as stored in the Secret; none if it does not expire.
     pub expires: Option<String>,
-    /// What it is good for.
+    /// The usages.
     pub usages: Vec<String>,
-    /// Further groups of whoever shows it.
+    /// Additional groups of clients that authenticate with it.
     pub groups: Vec<String>,
-    /// What it is for.
+    /// The description.
     pub description: String,
-    /// For how many nodes it is good; none for any number.
+    /// The number of nodes that may join with it; none for any number.
     pub usage_limit: Option<String>,
-    /// How many it has let in, if that is counted.
+    /// The number of nodes that joined with it, if that is counted.
     pub used: usize,
 }
 
-/// Makes a token.
+/// Creates a token.
 ///
 /// # Errors
-/// If the request makes no sense, or the server refuses.
+/// If the request is invalid, or the API server rejects it.
 pub async fn create(client: Client, request: &TokenRequest, now: Timestamp) -> Result<Token, TokenError> {
     check(request)?;
     let secrets = Api::<Secret>::namespaced(client, NAMESPACE);
@@ -178,10 +178,10 @@ pub async fn create(client: Client, request: &TokenRequest, now: Timestamp) -> R
     }
 }
 
-/// All tokens, by their ids.
+/// All tokens, sorted by ID.
 ///
 /// # Errors
-/// If the server refuses.
+/// If the API server rejects the request.
 pub async fn list(client: Client) -> Result<Vec<TokenInfo>, TokenError> {
     let secrets = Api::<Secret>::namespaced(client, NAMESPACE);
     let params = ListParams::default().fields(&format!("type={SECRET_TYPE}"));
@@ -189,10 +189,10 @@ pub async fn list(client: Client) -> Result<Vec<TokenInfo>, TokenError> {
     Ok(found.items.iter().filter_map(info).collect())
 }
 
-/// Deletes the token of an id.
+/// Deletes the token with an ID.
 ///
 /// # Errors
-/// If there is none, or the server refuses.
+/// If there is none, or the API server rejects the request.
 pub async fn delete(client: Client, id: &str) -> Result<(), TokenError> {
     let fits = |byte: u8| CHARACTERS.contains(&byte);
     if id.len() != ID_LENGTH || !id.bytes().all(fits) {
@@ -224,7 +224,7 @@ fn check(request: &TokenRequest) -> Result<(), TokenError> {
     }
 }
 
-/// Upstream's `BootstrapGroupPattern`.
+/// Kubernetes' `BootstrapGroupPattern`.
 fn is_group(group: &str) -> bool {
     let Some(rest) = group.strip_prefix(GROUP_PREFIX) else { return false };
     let ends_well = rest.bytes().next_back().is_some_and(|byte| CHARACTERS.contains(&byte));
@@ -262,7 +262,7 @@ fn secret(token: &Token, request: &TokenRequest, now: Timestamp) -> Secret {
     }
 }
 
-/// None for a secret that is called otherwise, which is no token.
+/// None for a Secret with another name, which is not a token.
 fn info(secret: &Secret) -> Option<TokenInfo> {
     let id = secret.metadata.name.as_deref()?.strip_prefix(NAME_PREFIX)?.to_owned();
     let text = |key: &str| -> Option<String> {
@@ -284,10 +284,10 @@ fn info(secret: &Secret) -> Option<TokenInfo> {
     })
 }
 
-/// Characters of which each is as likely as any other.
+/// Uniformly distributed random characters.
 fn random(length: usize) -> Result<String, TokenError> {
     let source = SystemRandom::new();
-    // The largest multiple of their number that a byte can hold; what lies above is drawn again.
+    // The largest multiple of the alphabet size in a byte; larger values are drawn again.
     let fair = u8::MAX - u8::MAX % 36;
     let mut text = String::new();
     while text.len() < length {
@@ -307,7 +307,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
     #[test]
-    fn tokens_have_upstreams_form() {
+    fn token_has_the_format_of_kubernetes() {
         let token = Token::random().unwrap();
         let text = token.expose();
         let (id, secret) = text.split_once('.').unwrap();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_told_again() {
+    fn created_token_is_listed_with_its_properties() {
         let token = Token { id: "abcdef".into(), secret: "0123456789abcdef".into() };
         let request = TokenRequest {
             groups: vec!["system:bootstrappers:a".into(), "system:bootstrappers:b".into()],
@@ -329,17 +329,17 @@ mod tests {
         let secret = secret(&token, &request, NOW);
         assert_eq!(secret.type_.as_deref(), Some("bootstrap.kubernetes.io/token"));
         assert_eq!(secret.metadata.name.as_deref(), Some("bootstrap-token-abcdef"));
-        let told = info(&secret).unwrap();
-        assert_eq!(told.expires.as_deref(), Some("2027-01-16T08:00:00Z"));
-        assert_eq!((told.usages, told.groups), (request.usages, request.groups));
-        assert_eq!((told.usage_limit.as_deref(), told.used), (Some("3"), 0));
-        assert_eq!(told.description, "for a test");
+        let listed = info(&secret).unwrap();
+        assert_eq!(listed.expires.as_deref(), Some("2027-01-16T08:00:00Z"));
+        assert_eq!((listed.usages, listed.groups), (request.usages, request.groups));
+        assert_eq!((listed.usage_limit.as_deref(), listed.used), (Some("3"), 0));
+        assert_eq!(listed.description, "for a test");
         let endless = TokenRequest { life: None, ..TokenRequest::default() };
         assert_eq!(info(&super::secret(&token, &endless, NOW)).unwrap().expires, None);
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_token_request_is_rejected() {
         let check = |change: fn(&mut TokenRequest), expected: &str| {
             let mut request = TokenRequest::default();
             change(&mut request);

@@ -1,9 +1,9 @@
 //! Files and directories that no other user of the machine could have written.
 //!
-//! A user who can write the data directory can plant an authority or a key and become any user of the cluster. So
-//! everything the server trusts must belong to the user who runs it, or to root, and must not be writable by others.
-//! Files are opened first and then checked by their descriptor, so that the file which is checked is the file which is
-//! read. Symbolic links within the data directory are not followed.
+//! A user who can write the data directory can plant an authority or a key and become any user of the
+//! cluster. So everything the server trusts must belong to the user who runs it, or to root, and must not
+//! be writable by others. Files are opened first and then checked by their descriptor, so that the file
+//! which is checked is the file which is read. Symbolic links within the data directory are not followed.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read};
@@ -84,7 +84,7 @@ pub(crate) enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// Whether other users may read a file.
+/// The users who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Secrecy {
     /// Anyone: certificates.
@@ -103,25 +103,25 @@ impl Secrecy {
     }
 }
 
-/// Whether a symbolic link in the last part of a path is followed.
+/// Treatment of a symbolic link in the last part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// For paths that the user gave, such as the data directory.
     Followed,
-    /// For names within a directory of ours.
+    /// For names within the server's own directories.
     Refused,
 }
 
 /// Opens a directory that only its owner can write.
 pub(crate) fn open_dir(path: &Path, links: Links) -> Result<File, OpenError> {
     let dir = open(path, OFlags::DIRECTORY, links)?;
-    judge(path, &dir.metadata()?, Secrecy::Public)?;
+    check_trust(path, &dir.metadata()?, Secrecy::Public)?;
     Ok(dir)
 }
 
-/// The contents of a file within a directory of ours; none if there is no such file.
+/// The contents of a file within the server's own directories; none if there is no such file.
 pub(crate) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<Vec<u8>>, OpenError> {
-    // Not blocking, for a pipe would make the open wait.
+    // Non-blocking, because opening a pipe would wait.
     let mut file = match open(path, OFlags::NONBLOCK, Links::Refused) {
         Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
@@ -130,45 +130,46 @@ pub(crate) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<Vec<u8>>, Ope
     if !metadata.is_file() {
         return Err(UntrustedFile::Special { path: path.to_owned() }.into());
     }
-    judge(path, &metadata, secrecy)?;
+    check_trust(path, &metadata, secrecy)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(Some(bytes))
 }
 
-/// The contents of a file that the user named. Links are followed, as secrets of Kubernetes are mounted by them; pipes are
-/// read, as shells make them for `<(command)`.
+/// The contents of a file that the user named. Links are followed, because Kubernetes mounts Secrets
+/// through links; pipes are read, as shells create them for `<(command)`.
 pub(crate) fn read_named(path: &Path) -> Result<Vec<u8>, OpenError> {
     let mut file = open(path, OFlags::empty(), Links::Followed)?;
     let metadata = file.metadata()?;
     if metadata.is_file() {
-        judge(path, &metadata, Secrecy::Public)?;
+        check_trust(path, &metadata, Secrecy::Public)?;
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Checks everything in a directory that [`open_dir`] has checked. Nobody else can change its entries meanwhile, so they
-/// may be looked at by name.
+/// Checks everything in a directory that [`open_dir`] has checked. No other user can change its entries
+/// meanwhile, so they may be looked up by name.
 pub(crate) fn check_entries(dir: &Path) -> Result<(), OpenError> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let metadata = match fs::symlink_metadata(&path) {
-            // A process that ends removes its own.
+            // A process that ends removes its own files.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             found => found?,
         };
         if metadata.is_symlink() {
             return Err(UntrustedFile::SymbolicLink { path }.into());
         }
-        judge(&path, &metadata, Secrecy::Public)?;
+        check_trust(&path, &metadata, Secrecy::Public)?;
     }
     Ok(())
 }
 
-/// Opens a file in a directory of ours to read and write it, and creates it if there is none. Other users cannot open it
-/// afterwards, not even to lock it, for which a system needs no more than the right to read.
+/// Opens a file in the server's own directories to read and write it, and creates it if there is none.
+/// Other users cannot open it afterwards, not even to lock it, for which a system needs no more than the
+/// right to read.
 pub(crate) fn open_or_create_private(path: &Path) -> Result<File, OpenError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_MODE);
@@ -177,7 +178,7 @@ pub(crate) fn open_or_create_private(path: &Path) -> Result<File, OpenError> {
     if !metadata.is_file() {
         return Err(UntrustedFile::Special { path: path.to_owned() }.into());
     }
-    judge(path, &metadata, Secrecy::Public)?;
+    check_trust(path, &metadata, Secrecy::Public)?;
     if metadata.mode() & OPEN_TO_OTHERS != 0 {
         file.set_permissions(Permissions::from_mode(PRIVATE_MODE))?;
     }
@@ -194,7 +195,7 @@ fn open_with(mut options: OpenOptions, path: &Path, flags: OFlags, links: Links)
     let flags = if links == Links::Refused { flags | OFlags::NOFOLLOW } else { flags };
     let bits = i32::try_from(flags.bits()).expect("flags of the system fit its own type");
     options.custom_flags(bits).open(path).map_err(|error| {
-        // Only to explain the failure: the link was not followed, whatever is there by now.
+        // Only to explain the failure: the link was not followed.
         let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
         if links == Links::Refused && is_link {
             UntrustedFile::SymbolicLink { path: path.to_owned() }.into()
@@ -204,12 +205,18 @@ fn open_with(mut options: OpenOptions, path: &Path, flags: OFlags, links: Links)
     })
 }
 
-fn judge(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), UntrustedFile> {
-    judge_as(geteuid().as_raw(), path, metadata.uid(), metadata.mode(), secrecy)
+fn check_trust(path: &Path, metadata: &Metadata, secrecy: Secrecy) -> Result<(), UntrustedFile> {
+    check_trust_as(geteuid().as_raw(), path, metadata.uid(), metadata.mode(), secrecy)
 }
 
-/// Root may own what another user trusts: root can write everything anyway.
-fn judge_as(user: u32, path: &Path, owner: u32, mode: u32, secrecy: Secrecy) -> Result<(), UntrustedFile> {
+/// Files owned by root are trusted: root can write everything anyway.
+fn check_trust_as(
+    user: u32,
+    path: &Path,
+    owner: u32,
+    mode: u32,
+    secrecy: Secrecy,
+) -> Result<(), UntrustedFile> {
     let path = path.to_owned();
     let mode = mode & 0o7777;
     if owner != user && owner != 0 {
@@ -239,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn file_of_another_user_or_writable_by_others_is_refused_with_the_fix() {
+    fn file_of_another_user_or_writable_by_others_is_rejected_with_the_fix() {
         let path = Path::new("/d/pki/ca.key");
         for (owner, mode, secrecy, fix) in [
             (1000, 0o100_600, Secrecy::Private, None),
@@ -251,13 +258,13 @@ mod tests {
             (1000, 0o40_777, Secrecy::Public, Some("chmod go-w /d/pki/ca.key")),
             (1000, 0o100_640, Secrecy::Private, Some("chmod 600 /d/pki/ca.key")),
         ] {
-            let text = judge_as(1000, path, owner, mode, secrecy).map_err(|error| error.to_string());
+            let text = check_trust_as(1000, path, owner, mode, secrecy).map_err(|error| error.to_string());
             match fix {
                 None => assert_eq!(text, Ok(())),
                 Some(fix) => assert!(text.clone().is_err_and(|text| text.ends_with(fix)), "{text:?}"),
             }
         }
-        assert!(judge_as(0, path, 1000, 0o100_600, Secrecy::Public).is_err(), "root trusts only root");
+        assert!(check_trust_as(0, path, 1000, 0o100_600, Secrecy::Public).is_err(), "root trusts only root");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Programs that embed a cluster have a say in what is written to it.
+//! Admission plugins of an embedding program.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use coracle::{Config, Coracle, Extensions, StoreConfig};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
-/// Marks every configuration map, and refuses those called `never`.
-struct House;
+/// Labels every ConfigMap, and rejects those named `never`.
+struct TestPlugin;
 
-impl Plugin for House {
+impl Plugin for TestPlugin {
     fn name(&self) -> &str {
         "House"
     }
@@ -53,11 +53,11 @@ impl Plugin for House {
 }
 
 #[tokio::test]
-async fn plugins_of_the_embedder_are_asked() {
+async fn admission_plugin_of_the_embedder_mutates_and_rejects() {
     let mut config = Config::new("/nothing/is/written/there");
     config.store = StoreConfig::Memory;
     config.listen.clear();
-    let extensions = Extensions { admission: vec![Arc::new(House)], ..Extensions::default() };
+    let extensions = Extensions { admission: vec![Arc::new(TestPlugin)], ..Extensions::default() };
     let cluster = Coracle::start_with(config, extensions).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client(), "default");
     let map = |name: &str| serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();

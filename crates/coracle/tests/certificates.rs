@@ -1,4 +1,4 @@
-//! Certificates of a cluster that runs: asked for, signed, used, replaced.
+//! Certificates of a running server: requested, signed, used, rotated.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -29,7 +29,7 @@ use support::wait_for;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -51,21 +51,21 @@ fn admin_kubeconfig(cluster: &Handle) -> Kubeconfig {
     Kubeconfig::read_from(cluster.kubeconfig().unwrap()).unwrap()
 }
 
-/// The admin's kubeconfig with another way to say who it is.
+/// The administrator's kubeconfig with other user credentials.
 fn kubeconfig_as(cluster: &Handle, user: serde_json::Value) -> Kubeconfig {
     let mut kubeconfig = admin_kubeconfig(cluster);
     kubeconfig.auth_infos[0].auth_info = Some(serde_json::from_value(user).unwrap());
     kubeconfig
 }
 
-async fn who(client: &Client) -> (String, Vec<String>) {
+async fn identity_of(client: &Client) -> (String, Vec<String>) {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
     let user = review.status.unwrap().user_info.unwrap();
     (user.username.unwrap(), user.groups.unwrap_or_default())
 }
 
-/// A request for a certificate, and its key.
+/// A certificate signing request, and its key.
 fn request(name: &str, subject: [&str; 2], signer: &str) -> (CertificateSigningRequest, KeyPair) {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -84,8 +84,8 @@ fn request(name: &str, subject: [&str; 2], signer: &str) -> (CertificateSigningR
     (CertificateSigningRequest { metadata, spec, ..CertificateSigningRequest::default() }, key)
 }
 
-/// Asks for a certificate, and keeps its key.
-async fn ask(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
+/// Creates a certificate signing request and returns its key.
+async fn request_certificate(client: &Client, name: &str, subject: [&str; 2], signer: &str) -> KeyPair {
     let (request, key) = request(name, subject, signer);
     let requests = Api::<CertificateSigningRequest>::all(client.clone());
     requests.create(&PostParams::default(), &request).await.unwrap();
@@ -101,7 +101,7 @@ fn is_issued(request: &CertificateSigningRequest) -> bool {
     request.status.as_ref().is_some_and(|status| status.certificate.is_some())
 }
 
-/// Waits for a certificate, and uses it.
+/// Waits for a certificate, and returns a client that uses it.
 async fn client_with(cluster: &Handle, name: &str, key: &KeyPair) -> Client {
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
     let issued = wait_for(LIMIT, &requests, name, is_issued).await;
@@ -114,12 +114,12 @@ async fn client_with(cluster: &Handle, name: &str, key: &KeyPair) -> Client {
 }
 
 #[tokio::test]
-async fn an_approved_request_becomes_a_certificate_that_lets_in() {
+async fn approved_request_is_signed_and_the_certificate_is_accepted() {
     let (cluster, _dir) = start().await;
-    let key = ask(&cluster.client(), "jane", ["dev", "jane"], CLIENT).await;
+    let key = request_certificate(&cluster.client(), "jane", ["dev", "jane"], CLIENT).await;
     cluster.run_until_idle().await.unwrap();
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
-    assert!(!is_issued(&requests.get("jane").await.unwrap()), "nobody has approved it");
+    assert!(!is_issued(&requests.get("jane").await.unwrap()), "issued without approval");
 
     let condition =
         json!({"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "ok"});
@@ -127,7 +127,7 @@ async fn an_approved_request_becomes_a_certificate_that_lets_in() {
     requests.patch_approval("jane", &PatchParams::default(), &approval).await.unwrap();
     let jane = client_with(&cluster, "jane", &key).await;
     let expected = ("jane".to_owned(), vec!["dev".to_owned(), "system:authenticated".to_owned()]);
-    assert_eq!(who(&jane).await, expected);
+    assert_eq!(identity_of(&jane).await, expected);
     let page = metrics(&cluster).await;
     for series in [
         "apiserver_certificates_registry_csr_requested_duration_total{signerName=\"kubernetes.io/kube-apiserver-client\"} 1",
@@ -135,7 +135,7 @@ async fn an_approved_request_becomes_a_certificate_that_lets_in() {
     ] {
         assert!(page.lines().any(|line| line == series), "{series}\n{page}");
     }
-    // An hour, of jane's certificate.
+    // The certificate of jane expires in an hour.
     let lifetimes = "apiserver_client_certificate_expiration_seconds_bucket{le=\"7200\"} ";
     let short = page.lines().find_map(|line| line.strip_prefix(lifetimes)?.parse::<u64>().ok());
     assert!(short.is_some_and(|count| count > 0), "{page}");
@@ -148,7 +148,7 @@ async fn failed_handshake_is_counted() {
     let address = cluster.addresses()[0];
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-    // The server has counted it before it closes the connection.
+    // The server has counted the failure before it closes the connection.
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
     let page = metrics(&cluster).await;
@@ -188,16 +188,16 @@ async fn certificate_signed_in_another_cluster_is_valid_there_only() {
         let request = http::Request::get(path).body(kube::client::Body::empty()).unwrap();
         jane.send(request).await.unwrap().status().as_u16()
     };
-    assert_eq!(code("/clusters/blue/api/v1/pods").await, 403, "she is known there, and has no role");
+    assert_eq!(code("/clusters/blue/api/v1/pods").await, 403, "authenticated, but without a role");
     assert_eq!(code("/clusters/green/api/v1/pods").await, 401);
     assert_eq!(code("/api/v1/pods").await, 401);
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn what_breaks_the_rules_of_its_signer_fails() {
+async fn request_violating_the_rules_of_its_signer_fails() {
     let (cluster, _dir) = start().await;
-    ask(&cluster.client(), "node", ["dev", "jane"], KUBELET).await;
+    request_certificate(&cluster.client(), "node", ["dev", "jane"], KUBELET).await;
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
     let condition =
         json!({"type": "Approved", "status": "True", "reason": "KubectlApprove", "message": "ok"});
@@ -208,13 +208,13 @@ async fn what_breaks_the_rules_of_its_signer_fails() {
         conditions.is_some_and(|conditions| conditions.iter().any(|condition| condition.type_ == "Failed"))
     })
     .await;
-    let said = &failed.status.unwrap().conditions.unwrap()[1];
-    assert_eq!(said.reason.as_deref(), Some("SignerValidationFailure"));
-    assert_eq!(said.message.as_deref(), Some("subject organization is not system:nodes"));
+    let condition = &failed.status.unwrap().conditions.unwrap()[1];
+    assert_eq!(condition.reason.as_deref(), Some("SignerValidationFailure"));
+    assert_eq!(condition.message.as_deref(), Some("subject organization is not system:nodes"));
     cluster.shutdown().await;
 }
 
-/// What kubeadm binds to whoever joins.
+/// The bindings that kubeadm creates for joining nodes.
 async fn let_nodes_join(cluster: &Handle) {
     let roles =
         ["system:node-bootstrapper", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"];
@@ -233,26 +233,29 @@ async fn let_nodes_join(cluster: &Handle) {
 }
 
 #[tokio::test]
-async fn nodes_join_with_a_token_as_often_as_it_says() {
+async fn token_with_usage_limit_lets_that_many_nodes_join() {
     let (cluster, _dir) = start().await;
     let_nodes_join(&cluster).await;
     let request = TokenRequest { usage_limit: Some(1), ..TokenRequest::default() };
     let token = tokens::create(cluster.client(), &request, Clock::system().now()).await.unwrap();
     let joining = client_of(kubeconfig_as(&cluster, json!({"token": token.expose()}))).await;
-    assert_eq!(who(&joining).await.0, format!("system:bootstrap:{}", token.id()));
+    assert_eq!(identity_of(&joining).await.0, format!("system:bootstrap:{}", token.id()));
 
-    let key = ask(&joining, "a", ["system:nodes", "system:node:a"], KUBELET).await;
+    let key = request_certificate(&joining, "a", ["system:nodes", "system:node:a"], KUBELET).await;
     let node = client_with(&cluster, "a", &key).await;
     let expected = vec!["system:nodes".to_owned(), "system:authenticated".to_owned()];
-    assert_eq!(who(&node).await, ("system:node:a".to_owned(), expected));
+    assert_eq!(identity_of(&node).await, ("system:node:a".to_owned(), expected));
 
-    ask(&joining, "b", ["system:nodes", "system:node:b"], KUBELET).await;
+    request_certificate(&joining, "b", ["system:nodes", "system:node:b"], KUBELET).await;
     cluster.run_until_idle().await.unwrap();
     let requests = Api::<CertificateSigningRequest>::all(cluster.client());
     let second = requests.get("b").await.unwrap();
-    assert!(second.status.is_none_or(|status| status.conditions.is_none()), "the token is used up");
-    let told = tokens::list(cluster.client()).await.unwrap();
-    assert_eq!((told.len(), told[0].used, told[0].usage_limit.as_deref()), (1, 1, Some("1")));
+    assert!(
+        second.status.is_none_or(|status| status.conditions.is_none()),
+        "the usage limit of the token is reached"
+    );
+    let listed = tokens::list(cluster.client()).await.unwrap();
+    assert_eq!((listed.len(), listed[0].used, listed[0].usage_limit.as_deref()), (1, 1, Some("1")));
     tokens::delete(cluster.client(), token.id()).await.unwrap();
     let secrets = Api::<Secret>::namespaced(cluster.client(), "kube-system");
     assert!(secrets.get_opt(&format!("bootstrap-token-{}", token.id())).await.unwrap().is_none());
@@ -262,14 +265,14 @@ async fn nodes_join_with_a_token_as_often_as_it_says() {
 fn rotate(dir: &Path, names: &[&str], authorities: bool) {
     let names = names.iter().map(ToString::to_string).collect();
     let rotated = certs::rotate(dir, &Rotation { names, authorities }).unwrap();
-    assert!(rotated.done, "the cluster runs");
+    assert!(rotated.done, "the server runs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_are_replaced_while_everyone_goes_on() {
+async fn rotated_certificates_leave_clients_connected() {
     let (cluster, dir) = start().await;
     let (old, before) = (client_of(admin_kubeconfig(&cluster)).await, certs::list(dir.path()).unwrap());
-    assert_eq!(who(&old).await.0, "kubernetes-admin");
+    assert_eq!(identity_of(&old).await.0, "kubernetes-admin");
     let path = dir.path().to_owned();
     tokio::task::spawn_blocking(move || rotate(&path, &[], false)).await.unwrap();
     let after = certs::list(dir.path()).unwrap();
@@ -279,9 +282,9 @@ async fn certificates_are_replaced_while_everyone_goes_on() {
     for name in ["apiserver", "admin", "front-proxy-client"] {
         assert_ne!(expiry(&before, name).1, expiry(&after, name).1, "{name}");
     }
-    assert_eq!(who(&old).await.0, "kubernetes-admin", "an old kubeconfig is good until it expires");
+    assert_eq!(identity_of(&old).await.0, "kubernetes-admin", "an old kubeconfig is valid until it expires");
     let new = client_of(admin_kubeconfig(&cluster)).await;
-    assert_eq!(who(&new).await.0, "kubernetes-admin");
+    assert_eq!(identity_of(&new).await.0, "kubernetes-admin");
     cluster.shutdown().await;
     let left = std::fs::read_dir(dir.path().join("pki")).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name == "reload.sock" || name == "rotate").collect();
@@ -289,7 +292,7 @@ async fn certificates_are_replaced_while_everyone_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_authority_is_published_before_it_signs() {
+async fn new_authority_is_published_before_it_signs() {
     let (cluster, dir) = start().await;
     let old = client_of(admin_kubeconfig(&cluster)).await;
     let roots = Api::<ConfigMap>::namespaced(cluster.client(), "default");
@@ -309,14 +312,14 @@ async fn a_new_authority_is_published_before_it_signs() {
         count(map, "client-ca-file") == 2 && count(map, "requestheader-client-ca-file") == 2
     })
     .await;
-    assert_eq!(who(&old).await.0, "kubernetes-admin");
+    assert_eq!(identity_of(&old).await.0, "kubernetes-admin");
     let again = certs::rotate(dir.path(), &Rotation { authorities: true, ..Rotation::default() });
     assert!(again.unwrap_err().to_string().starts_with("ca is being replaced already"));
     cluster.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_of_a_replaced_key_stay_good() {
+async fn tokens_of_a_rotated_key_stay_valid() {
     let (cluster, dir) = start().await;
     let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(cluster.client(), "default");
     wait_for(LIMIT, &accounts, "default", |_| true).await;
@@ -335,13 +338,13 @@ async fn tokens_of_a_replaced_key_stay_good() {
     assert_ne!(key_of(&old), key_of(&new));
     for token in [old, new] {
         let client = client_of(kubeconfig_as(&cluster, json!({"token": token}))).await;
-        assert_eq!(who(&client).await.0, "system:serviceaccount:default:default");
+        assert_eq!(identity_of(&client).await.0, "system:serviceaccount:default:default");
     }
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_further_user_gets_in() {
+async fn kubeconfig_of_an_additional_user_is_accepted() {
     let (cluster, dir) = start().await;
     let groups = vec!["dev".to_owned(), "ops".to_owned()];
     let life = Duration::from_secs(600);
@@ -350,6 +353,6 @@ async fn a_further_user_gets_in() {
     let text = certs::create_kubeconfig(dir.path(), &request, Clock::system().now()).unwrap();
     let jane = client_of(Kubeconfig::from_yaml(&text).unwrap()).await;
     let expected = ["dev", "ops", "system:authenticated"].map(str::to_owned).to_vec();
-    assert_eq!(who(&jane).await, ("jane".to_owned(), expected));
+    assert_eq!(identity_of(&jane).await, ("jane".to_owned(), expected));
     cluster.shutdown().await;
 }

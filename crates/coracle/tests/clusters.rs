@@ -11,7 +11,7 @@ use coracle::{Config, Coracle, Handle, IdleReport, StoreConfig, kube};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-/// Nothing here takes long; a longer wait is for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Cycles of a cluster with workloads in it.
@@ -57,7 +57,7 @@ impl Server {
         self.0.client().request_text(request).await.unwrap()
     }
 
-    /// How many watches there are at the moment.
+    /// The number of watches at the moment.
     async fn watches(&self) -> u64 {
         let text = self.metrics().await;
         let watches = text.lines().filter(|line| {
@@ -66,7 +66,7 @@ impl Server {
         watches.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 
-    /// Workloads of every controller that keeps state by cluster, and a custom kind with objects.
+    /// Creates workloads of every controller that keeps state by cluster, and a custom kind with objects.
     async fn fill(&self, id: &str) {
         let at = |path: &str| format!("/clusters/{id}{path}");
         let node = json!({"metadata": {"name": "n", "annotations": {"fake.coracle.dev/node": "true"}}});
@@ -118,7 +118,7 @@ fn is_unknown(answer: &kube::Result<Value>) -> bool {
 }
 
 #[tokio::test]
-async fn deleted_cluster_leaves_nothing_to_do_and_its_id_can_be_used_again() {
+async fn deleted_cluster_leaves_no_work_and_its_id_can_be_reused() {
     let server = Server::in_memory().await;
     let before = server.idle().await;
     let watches = server.watches().await;
@@ -127,7 +127,7 @@ async fn deleted_cluster_leaves_nothing_to_do_and_its_id_can_be_used_again() {
         let stored = server.0.clusters().await.unwrap()[1].usage;
         assert_eq!((stored.bytes, stored.objects), (0, 0));
         server.fill("t1").await;
-        assert!(server.watches().await > watches, "the custom kind is followed");
+        assert!(server.watches().await > watches, "the custom resource is watched");
         server.0.delete_cluster("t1").await.unwrap();
         let after = server.idle().await;
         assert_eq!(after.delayed, before.delayed, "nothing is retried in a deleted cluster");
@@ -153,7 +153,7 @@ async fn cycles_of_clusters_with_workloads_leave_no_object() {
         if cycle % 5 == 0 {
             server.fill(&id).await;
         } else {
-            // Controllers are still at work when the cluster goes.
+            // Controllers are still reconciling when the cluster is deleted.
             let namespaces = format!("/clusters/{id}/api/v1/namespaces");
             server.create(&namespaces, json!({"metadata": {"name": "work"}})).await;
         }
@@ -172,7 +172,7 @@ async fn cycles_of_clusters_with_workloads_leave_no_object() {
 }
 
 #[tokio::test]
-async fn restart_keeps_clusters_with_their_limits_and_forgets_deleted_ones() {
+async fn restart_keeps_clusters_with_their_limits_and_not_deleted_ones() {
     let dir = tempfile::tempdir().unwrap();
     let limits = LimitsChange { max_bytes: Some(None), max_objects: Some(Some(3)) };
     let server = Server::start(StoreConfig::Disk, dir.path()).await;

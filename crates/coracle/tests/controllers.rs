@@ -1,4 +1,4 @@
-//! What a cluster does by itself.
+//! Controllers in a running server.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 use support::wait_for;
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// A cluster in memory that listens, so that there are certificates to publish.
+/// An in-memory server with a listener, so that there are certificates to publish.
 async fn start() -> (Handle, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
@@ -41,7 +41,7 @@ async fn create_namespace(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn every_namespace_gets_a_service_account_and_keeps_it() {
+async fn namespace_gets_a_service_account_and_keeps_it() {
     let (cluster, _dir) = start().await;
     create_namespace(&cluster.client(), "blue").await;
     for namespace in ["default", "kube-system", "blue"] {
@@ -54,7 +54,7 @@ async fn every_namespace_gets_a_service_account_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn without_controllers_nothing_follows_from_what_is_stored() {
+async fn server_without_controllers_reconciles_custom_resources_only() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::new(dir.path());
     (config.store, config.controllers, config.scheduler) = (StoreConfig::Memory, false, false);
@@ -74,10 +74,10 @@ async fn without_controllers_nothing_follows_from_what_is_stored() {
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client(), "blue");
     assert!(accounts.get_opt("default").await.unwrap().is_none());
     let status = pods.get("p").await.unwrap().status.unwrap();
-    assert_eq!(status.conditions, None, "nobody has looked at it");
+    assert_eq!(status.conditions, None, "the pod was scheduled");
     let conditions = definitions.get("boats.example.org").await.unwrap().status.unwrap().conditions.unwrap();
     let is_served = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
-    assert!(is_served, "custom kinds are the server's own business");
+    assert!(is_served, "the definition is not established");
     cluster.shutdown().await;
 }
 
@@ -90,7 +90,7 @@ fn boats() -> CustomResourceDefinition {
 }
 
 #[tokio::test]
-async fn every_namespace_gets_the_root_certificates_and_keeps_them() {
+async fn namespace_gets_the_root_ca_and_keeps_it() {
     let (cluster, dir) = start().await;
     let ca = std::fs::read_to_string(dir.path().join("pki/ca.crt")).unwrap();
     create_namespace(&cluster.client(), "blue").await;
@@ -113,7 +113,7 @@ async fn every_namespace_gets_the_root_certificates_and_keeps_them() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_deleted_takes_everything_with_it() {
+async fn deleted_namespace_deletes_its_content() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     create_namespace(&client, "blue").await;
@@ -128,15 +128,16 @@ async fn a_namespace_that_is_deleted_takes_everything_with_it() {
     let namespaces = Api::<Namespace>::all(client.clone());
     namespaces.delete("blue", &DeleteParams::default()).await.unwrap();
     tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
-    let going = namespaces.get("blue").await.unwrap().status.unwrap();
-    assert_eq!(going.phase.as_deref(), Some("Terminating"));
-    let said: Vec<_> = going.conditions.unwrap().into_iter().filter_map(|said| said.message).collect();
+    let status = namespaces.get("blue").await.unwrap().status.unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Terminating"));
+    let messages: Vec<_> =
+        status.conditions.unwrap().into_iter().filter_map(|condition| condition.message).collect();
     assert!(
-        said.contains(&"Some resources are remaining: configmaps. has 1 resource instances".to_owned()),
-        "{said:?}"
+        messages.contains(&"Some resources are remaining: configmaps. has 1 resource instances".to_owned()),
+        "{messages:?}"
     );
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "blue");
-    assert!(accounts.get_opt("default").await.unwrap().is_none(), "gone, and not made again");
+    assert!(accounts.get_opt("default").await.unwrap().is_none(), "the service account was recreated");
 
     let let_go = json!({"metadata": {"finalizers": null}});
     config_maps.patch("held", &PatchParams::default(), &Patch::Merge(let_go)).await.unwrap();
@@ -164,7 +165,7 @@ fn claim(spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_claim_stays_while_a_pod_uses_it() {
+async fn claim_in_use_is_not_deleted() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     idle(&cluster).await;
@@ -190,7 +191,7 @@ async fn a_claim_stays_while_a_pod_uses_it() {
 }
 
 #[tokio::test]
-async fn a_volume_stays_while_it_is_bound() {
+async fn bound_volume_is_not_deleted() {
     let (cluster, _dir) = start().await;
     let volumes = Api::<PersistentVolume>::all(cluster.client());
     let spec = json!({
@@ -213,7 +214,7 @@ async fn a_volume_stays_while_it_is_bound() {
 }
 
 #[tokio::test]
-async fn a_class_stays_while_a_claim_names_it_and_its_namespace_goes() {
+async fn attributes_class_in_use_is_deleted_after_its_claims() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     create_namespace(&client, "blue").await;
@@ -233,8 +234,8 @@ async fn a_class_stays_while_a_claim_names_it_and_its_namespace_goes() {
     idle(&cluster).await;
     assert!(claims.get_opt("data").await.unwrap().is_none());
     assert!(classes.get_opt("gold").await.unwrap().is_none());
-    // The claim may have gone after the namespace was looked at. A change makes it look now, and if it is
-    // gone already there is nothing to change.
+    // The claim may be deleted after the namespace was reconciled. A change triggers another reconcile; if
+    // the namespace is gone already there is nothing to change.
     let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
     drop(namespaces.patch("blue", &PatchParams::default(), &Patch::Merge(touch)).await);
     idle(&cluster).await;
@@ -243,7 +244,7 @@ async fn a_class_stays_while_a_claim_names_it_and_its_namespace_goes() {
 }
 
 #[tokio::test]
-async fn an_idle_cluster_has_done_everything() {
+async fn idle_server_has_completed_all_reconciles() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     for number in 0..50 {
@@ -257,12 +258,12 @@ async fn an_idle_cluster_has_done_everything() {
         Api::<ConfigMap>::namespaced(client.clone(), &namespace).get(ROOT_CA).await.unwrap();
     }
     let again = tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.unwrap().unwrap();
-    assert_eq!(again, report, "there was nothing left to do");
+    assert_eq!(again, report, "there were further reconciles");
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_client_outlives_its_cluster_and_is_told_so() {
+async fn client_of_a_stopped_server_gets_an_error() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     cluster.shutdown().await;
@@ -271,7 +272,7 @@ async fn a_client_outlives_its_cluster_and_is_told_so() {
     assert!(answer.is_err(), "{answer:?}");
 }
 
-/// What the server says of a token.
+/// The status of a TokenReview.
 async fn review(client: &Client, token: &str) -> Value {
     let body = json!({"spec": {"token": token}}).to_string().into_bytes();
     let request = http::Request::post("/apis/authentication.k8s.io/v1/tokenreviews");
@@ -280,7 +281,7 @@ async fn review(client: &Client, token: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_secret_holds_the_token_of_its_account_and_goes_with_it() {
+async fn token_secret_is_filled_and_deleted_with_its_service_account() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");

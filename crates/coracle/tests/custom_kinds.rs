@@ -1,4 +1,5 @@
-//! Custom kinds come, change and go, and everybody who deals with their objects is told.
+//! Custom resources: creation, change and deletion of definitions, and their effects on watches and
+//! APIServices.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,15 +20,15 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const BOATS: &str = "boats.example.com";
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
 
-/// A cluster in memory, and those who ask it.
-struct Harbour {
+/// An in-memory server, and clients for definitions and APIServices.
+struct TestServer {
     cluster: Handle,
     client: Client,
     definitions: Api<CustomResourceDefinition>,
@@ -35,7 +36,7 @@ struct Harbour {
     _dir: TempDir,
 }
 
-impl Harbour {
+impl TestServer {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
@@ -101,9 +102,9 @@ fn version(name: &str, served: bool, storage: bool, field: &str) -> Value {
     json!({"name": name, "served": served, "storage": storage, "schema": schema})
 }
 
-/// The next event, or that there are no more.
+/// The next event; none at the end of the watch.
 async fn next(events: &mut Events) -> Option<(&'static str, String)> {
-    let event = tokio::time::timeout(LIMIT, events.next()).await.expect("something happens")?;
+    let event = tokio::time::timeout(LIMIT, events.next()).await.expect("an event arrives")?;
     Some(match event.unwrap() {
         WatchEvent::Added(boat) => ("added", boat.name_any()),
         WatchEvent::Deleted(boat) => ("deleted", boat.name_any()),
@@ -112,60 +113,64 @@ async fn next(events: &mut Events) -> Option<(&'static str, String)> {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_the_definition_says_something_else() {
-    let harbour = Harbour::new().await;
+async fn watch_ends_when_its_definition_changes() {
+    let server = TestServer::new().await;
     let versions =
         |served, field| json!([version("v1", true, true, field), version("v2", served, false, "size")]);
-    harbour.define("boats", "Boat", versions(true, "size")).await;
-    // Its name begins with that of the other.
-    harbour.define("boatsmen", "Boatsman", json!([version("v1", true, true, "size")])).await;
-    let (mut first, mut second) = (harbour.watch("v1").await, harbour.watch("v2").await);
+    server.define("boats", "Boat", versions(true, "size")).await;
+    // Its name has that of the other as a prefix.
+    server.define("boatsmen", "Boatsman", json!([version("v1", true, true, "size")])).await;
+    let (mut first, mut second) = (server.watch("v1").await, server.watch("v2").await);
 
-    harbour.change(BOATS, json!({"metadata": {"labels": {"a": "b"}}})).await;
+    server.change(BOATS, json!({"metadata": {"labels": {"a": "b"}}})).await;
     let condition = json!({"type": "Established", "status": "True", "reason": "Told", "message": "again"});
     let status = json!({"status": {"conditions": [condition]}});
     let params = PatchParams::default();
-    harbour.definitions.patch_status(BOATS, &params, &Patch::Merge(status)).await.unwrap();
-    harbour.settle().await;
-    harbour
+    server.definitions.patch_status(BOATS, &params, &Patch::Merge(status)).await.unwrap();
+    server.settle().await;
+    server
         .change("boatsmen.example.com", json!({"spec": {"versions": [version("v1", true, true, "age")]}}))
         .await;
-    harbour.launch("a").await;
+    server.launch("a").await;
     for events in [&mut first, &mut second] {
-        assert_eq!(next(events).await, Some(("added", "a".to_owned())), "nothing has changed for boats");
+        assert_eq!(
+            next(events).await,
+            Some(("added", "a".to_owned())),
+            "the watch ended although boats did not change"
+        );
     }
 
-    harbour.launch("b").await;
-    harbour.change(BOATS, json!({"spec": {"versions": versions(true, "color")}})).await;
+    server.launch("b").await;
+    server.change(BOATS, json!({"spec": {"versions": versions(true, "color")}})).await;
     for events in [&mut first, &mut second] {
-        assert_eq!(next(events).await, Some(("added", "b".to_owned())), "what was before is told");
+        assert_eq!(next(events).await, Some(("added", "b".to_owned())), "earlier events are delivered");
         assert_eq!(next(events).await, None);
     }
 
-    let mut third = harbour.watch("v2").await;
+    let mut third = server.watch("v2").await;
     for name in ["a", "b"] {
         assert_eq!(next(&mut third).await, Some(("added", name.to_owned())));
     }
-    harbour.change(BOATS, json!({"spec": {"versions": versions(false, "color")}})).await;
-    assert_eq!(next(&mut third).await, None, "it is not served any more");
-    let refused = harbour.boats("v2").list(&ListParams::default()).await;
+    server.change(BOATS, json!({"spec": {"versions": versions(false, "color")}})).await;
+    assert_eq!(next(&mut third).await, None, "the version is no longer served");
+    let refused = server.boats("v2").list(&ListParams::default()).await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 404));
-    harbour.cluster.shutdown().await;
+    server.cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn watches_of_a_definition_that_is_deleted_see_all_objects_go() {
-    let harbour = Harbour::new().await;
-    harbour.define("boats", "Boat", json!([version("v1", true, true, "size")])).await;
+async fn watch_of_a_deleted_definition_receives_all_deletions() {
+    let server = TestServer::new().await;
+    server.define("boats", "Boat", json!([version("v1", true, true, "size")])).await;
     let mut watches = Vec::new();
     for _ in 0..8 {
-        watches.push(harbour.watch("v1").await);
+        watches.push(server.watch("v1").await);
     }
     let names: Vec<String> = (10..30).map(|number| format!("boat-{number}")).collect();
     for name in &names {
-        harbour.launch(name).await;
+        server.launch(name).await;
     }
-    harbour.definitions.delete(BOATS, &DeleteParams::default()).await.unwrap();
+    server.definitions.delete(BOATS, &DeleteParams::default()).await.unwrap();
     for events in &mut watches {
         let (mut added, mut deleted) = (Vec::new(), Vec::new());
         while let Some((what, name)) = next(events).await {
@@ -173,70 +178,74 @@ async fn watches_of_a_definition_that_is_deleted_see_all_objects_go() {
         }
         assert_eq!((&added, &deleted), (&names, &names));
     }
-    harbour.cluster.shutdown().await;
+    server.cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn objects_that_nobody_can_reach_go_with_their_definition() {
-    let harbour = Harbour::new().await;
+async fn objects_of_unserved_versions_are_deleted_with_their_definition() {
+    let server = TestServer::new().await;
     let versions = |served| json!([version("v1", served, true, "size")]);
-    harbour.define("boats", "Boat", versions(true)).await;
-    harbour.launch("a").await;
-    harbour.change(BOATS, json!({"spec": {"versions": versions(false)}})).await;
-    let refused = harbour.boats("v1").get("a").await;
+    server.define("boats", "Boat", versions(true)).await;
+    server.launch("a").await;
+    server.change(BOATS, json!({"spec": {"versions": versions(false)}})).await;
+    let refused = server.boats("v1").get("a").await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 404), "not served");
 
-    harbour.definitions.delete(BOATS, &DeleteParams::default()).await.unwrap();
-    harbour.settle().await;
-    assert!(harbour.definitions.get_opt(BOATS).await.unwrap().is_none());
-    harbour.define("boats", "Boat", versions(true)).await;
-    assert_eq!(harbour.boats("v1").list(&ListParams::default()).await.unwrap().items.len(), 0);
-    harbour.cluster.shutdown().await;
+    server.definitions.delete(BOATS, &DeleteParams::default()).await.unwrap();
+    server.settle().await;
+    assert!(server.definitions.get_opt(BOATS).await.unwrap().is_none());
+    server.define("boats", "Boat", versions(true)).await;
+    assert_eq!(server.boats("v1").list(&ListParams::default()).await.unwrap().items.len(), 0);
+    server.cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn every_version_that_is_served_has_an_api_service() {
-    let harbour = Harbour::new().await;
+async fn served_version_has_an_api_service() {
+    let server = TestServer::new().await;
     let versions = |beta| json!([version("v1", true, true, "size"), version("v1beta1", beta, false, "size")]);
-    harbour.define("boats", "Boat", versions(true)).await;
-    harbour.define("ships", "Ship", json!([version("v1", true, true, "size")])).await;
-    harbour.settle().await;
-    assert_eq!(harbour.service_names().await, ["v1.example.com", "v1beta1.example.com"]);
-    let service = harbour.services.get("v1.example.com").await.unwrap();
+    server.define("boats", "Boat", versions(true)).await;
+    server.define("ships", "Ship", json!([version("v1", true, true, "size")])).await;
+    server.settle().await;
+    assert_eq!(server.service_names().await, ["v1.example.com", "v1beta1.example.com"]);
+    let service = server.services.get("v1.example.com").await.unwrap();
     assert_eq!(service.labels()["kube-aggregator.kubernetes.io/automanaged"], "true");
     let right = json!({
         "group": "example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 100,
     });
     assert_eq!(serde_json::to_value(&service.spec).unwrap(), right);
     let condition = service.status.unwrap().conditions.unwrap().remove(0);
-    let said = (&*condition.type_, &*condition.status, condition.reason.as_deref());
-    assert_eq!(said, ("Available", "True", Some("Local")));
+    let fields = (&*condition.type_, &*condition.status, condition.reason.as_deref());
+    assert_eq!(fields, ("Available", "True", Some("Local")));
 
     let spoilt = Patch::Merge(json!({"spec": {"versionPriority": 7}}));
-    harbour.services.patch("v1.example.com", &PatchParams::default(), &spoilt).await.unwrap();
-    harbour.services.delete("v1beta1.example.com", &DeleteParams::default()).await.unwrap();
-    harbour.settle().await;
-    let repaired = harbour.services.get("v1.example.com").await.unwrap();
+    server.services.patch("v1.example.com", &PatchParams::default(), &spoilt).await.unwrap();
+    server.services.delete("v1beta1.example.com", &DeleteParams::default()).await.unwrap();
+    server.settle().await;
+    let repaired = server.services.get("v1.example.com").await.unwrap();
     assert_eq!(serde_json::to_value(&repaired.spec).unwrap(), right);
-    assert_eq!(harbour.service_names().await.len(), 2, "it came back");
+    assert_eq!(server.service_names().await.len(), 2, "the APIService was recreated");
 
-    harbour.change(BOATS, json!({"spec": {"versions": versions(false)}})).await;
-    harbour.settle().await;
-    assert_eq!(harbour.service_names().await, ["v1.example.com"]);
+    server.change(BOATS, json!({"spec": {"versions": versions(false)}})).await;
+    server.settle().await;
+    assert_eq!(server.service_names().await, ["v1.example.com"]);
     for (name, left) in [(BOATS, 1), ("ships.example.com", 0)] {
-        harbour.definitions.delete(name, &DeleteParams::default()).await.unwrap();
-        harbour.settle().await;
-        assert_eq!(harbour.service_names().await.len(), left, "as long as one serves it");
+        server.definitions.delete(name, &DeleteParams::default()).await.unwrap();
+        server.settle().await;
+        assert_eq!(
+            server.service_names().await.len(),
+            left,
+            "the APIService exists while a definition serves its version"
+        );
     }
-    harbour.cluster.shutdown().await;
+    server.cluster.shutdown().await;
 }
 
 #[tokio::test]
 async fn api_service_with_a_service_is_unavailable_and_says_why() {
-    let harbour = Harbour::new().await;
+    let server = TestServer::new().await;
     let available = async || {
-        harbour.settle().await;
-        let service = harbour.services.get("v1.remote.example.com").await.unwrap();
+        server.settle().await;
+        let service = server.services.get("v1.remote.example.com").await.unwrap();
         let conditions = service.status.and_then(|status| status.conditions).unwrap_or_default();
         let condition = conditions.into_iter().find(|condition| condition.type_ == "Available").unwrap();
         (condition.status, condition.reason.unwrap_or_default())
@@ -247,15 +256,15 @@ async fn api_service_with_a_service_is_unavailable_and_says_why() {
     });
     let api_service = json!({"metadata": {"name": "v1.remote.example.com"}, "spec": spec});
     let api_service = serde_json::from_value(api_service).unwrap();
-    harbour.services.create(&PostParams::default(), &api_service).await.unwrap();
+    server.services.create(&PostParams::default(), &api_service).await.unwrap();
     assert_eq!(available().await, ("False".to_owned(), "ServiceNotFound".to_owned()));
-    let written = harbour.services.get("v1.remote.example.com").await.unwrap();
+    let written = server.services.get("v1.remote.example.com").await.unwrap();
     let owners = written.metadata.managed_fields.unwrap();
     let owner = owners.iter().find(|owner| owner.subresource.as_deref() == Some("status")).unwrap();
     let by = (owner.manager.as_deref(), owner.operation.as_deref());
-    assert_eq!(by, (Some("kube-apiserver"), Some("Update")), "as of kube-aggregator");
+    assert_eq!(by, (Some("kube-apiserver"), Some("Update")), "the field manager of kube-aggregator");
     let services: Api<k8s_openapi::api::core::v1::Service> =
-        Api::namespaced(harbour.client.clone(), "default");
+        Api::namespaced(server.client.clone(), "default");
     let service = json!({"metadata": {"name": "remote"}, "spec": {"ports": [{"port": 443}]}});
     services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
     assert_eq!(available().await, ("False".to_owned(), "EndpointsNotFound".to_owned()));
@@ -263,7 +272,7 @@ async fn api_service_with_a_service_is_unavailable_and_says_why() {
     assert_eq!(available().await, ("False".to_owned(), "ServiceNotFound".to_owned()));
     let local = json!({"spec": {"service": null, "insecureSkipTLSVerify": null}});
     let params = PatchParams::default();
-    harbour.services.patch("v1.remote.example.com", &params, &Patch::Merge(local)).await.unwrap();
+    server.services.patch("v1.remote.example.com", &params, &Patch::Merge(local)).await.unwrap();
     assert_eq!(available().await, ("True".to_owned(), "Local".to_owned()));
-    harbour.cluster.shutdown().await;
+    server.cluster.shutdown().await;
 }

@@ -1,5 +1,4 @@
-//! Pods that are kept at a number: replica sets, replication controllers and deployments, with pods that a
-//! test makes ready as a node would.
+//! ReplicaSets, ReplicationControllers and Deployments. The test makes pods ready in place of a node.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,10 +18,10 @@ use serde_json::{Value, json};
 use support::wait_for;
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A cluster in memory in which pods can be made.
+/// An in-memory server in which pods can be created.
 async fn start() -> (Handle, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
@@ -66,7 +65,7 @@ async fn all_pods(client: &Client) -> Vec<Pod> {
     pods(client).list(&ListParams::default()).await.unwrap().items
 }
 
-/// Does what nodes would: every pod runs and is ready.
+/// Acts as the kubelet: every pod runs and is ready.
 async fn make_ready(client: &Client) {
     for pod in all_pods(client).await {
         let is_ready = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
@@ -89,7 +88,7 @@ async fn events_about(client: &Client, kind: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_replica_set_keeps_its_number_of_pods() {
+async fn replica_set_keeps_its_number_of_pods() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let sets = Api::<ReplicaSet>::namespaced(client.clone(), "default");
@@ -118,7 +117,7 @@ async fn a_replica_set_keeps_its_number_of_pods() {
     assert_eq!((status.fully_labeled_replicas, status.terminating_replicas), (Some(3), Some(0)));
     assert_eq!(status.observed_generation, Some(1));
 
-    // One that no longer fits is let go and replaced; one that is deleted is replaced.
+    // A pod that no longer matches is released and replaced; a deleted pod is replaced.
     merge(&pods(&client), "orphan", json!({"metadata": {"labels": {"app": "y"}}})).await;
     let victim = there.iter().find(|pod| pod.name_any() != "orphan").unwrap().name_any();
     pods(&client).delete(&victim, &DeleteParams::default()).await.unwrap();
@@ -132,7 +131,7 @@ async fn a_replica_set_keeps_its_number_of_pods() {
     idle(&cluster).await;
     let left: Vec<_> = all_pods(&client).await.into_iter().filter(|pod| pod.name_any() != "orphan").collect();
     assert_eq!(left.len(), 1);
-    assert_eq!(left[0].status.as_ref().unwrap().phase.as_deref(), Some("Running"), "the one that was ready");
+    assert_eq!(left[0].status.as_ref().unwrap().phase.as_deref(), Some("Running"), "the ready pod was kept");
     assert_eq!(sets.get("r").await.unwrap().status.unwrap().replicas, 1);
     let deleted = events_about(&client, "ReplicaSet").await;
     assert_eq!(deleted.iter().filter(|(reason, _)| reason == "SuccessfulDelete").count(), 2);
@@ -140,7 +139,7 @@ async fn a_replica_set_keeps_its_number_of_pods() {
 }
 
 #[tokio::test]
-async fn a_replication_controller_says_why_it_has_no_pods() {
+async fn replication_controller_reports_why_it_has_no_pods() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let controllers = Api::<ReplicationController>::namespaced(client.clone(), "default");
@@ -202,7 +201,8 @@ fn image_of(pod: &Pod) -> &str {
     pod.spec.as_ref().unwrap().containers[0].image.as_deref().unwrap()
 }
 
-/// Lets nodes and controllers work by turns until the rollout is over. All numbers of pods on the way.
+/// Runs kubelet and controllers in turn until the rollout is complete. Returns the number of pods after
+/// each step.
 async fn roll_out(cluster: &Handle, name: &str) -> Vec<usize> {
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
@@ -225,7 +225,7 @@ async fn roll_out(cluster: &Handle, name: &str) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn a_deployment_is_rolled_out_and_back() {
+async fn deployment_is_rolled_out_and_back() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
@@ -254,7 +254,7 @@ async fn a_deployment_is_rolled_out_and_back() {
     let old = sets.get(&first.name_any()).await.unwrap();
     assert_eq!((old.spec.unwrap().replicas, old.status.unwrap().replicas), (Some(0), 0));
 
-    // What `kubectl rollout undo` does.
+    // Equivalent of `kubectl rollout undo`.
     merge(&deployments, "d", use_image("a")).await;
     roll_out(&cluster, "d").await;
     let back = sets.get(&first.name_any()).await.unwrap();
@@ -266,7 +266,7 @@ async fn a_deployment_is_rolled_out_and_back() {
     roll_out(&cluster, "d").await;
     idle(&cluster).await;
     let kept = sets.list(&ListParams::default()).await.unwrap().items;
-    assert_eq!(kept.len(), 2, "one to go back to");
+    assert_eq!(kept.len(), 2, "the revision history limit is one");
     let events = events_about(&client, "Deployment").await;
     let scaled = format!("Scaled up replica set {} from 0 to 4", first.name_any());
     assert!(events.contains(&("ScalingReplicaSet".to_owned(), scaled)), "{events:?}");
@@ -274,7 +274,7 @@ async fn a_deployment_is_rolled_out_and_back() {
 }
 
 #[tokio::test]
-async fn a_paused_deployment_waits_and_a_recreated_one_stops_first() {
+async fn paused_deployment_only_scales_and_recreate_stops_old_pods_first() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
@@ -288,9 +288,12 @@ async fn a_paused_deployment_waits_and_a_recreated_one_stops_first() {
     let paused = deployments.get("d").await.unwrap();
     assert_eq!(reason_of(&paused, "Progressing"), "DeploymentPaused");
     let there = all_pods(&client).await;
-    assert!(there.len() == 6 && there.iter().all(|pod| image_of(pod) == "a"), "scaled, and nothing else");
+    assert!(
+        there.len() == 6 && there.iter().all(|pod| image_of(pod) == "a"),
+        "the paused deployment was only scaled"
+    );
 
-    // A pod on a node ends slowly: it is gone when its kubelet says so.
+    // A pod on a node terminates slowly: it is gone when its kubelet deletes it.
     let held = there[0].name_any();
     let binding = json!({"metadata": {"name": held}, "target": {"kind": "Node", "name": "n"}});
     let binding = serde_json::to_vec(&binding).unwrap();
@@ -309,7 +312,7 @@ async fn a_paused_deployment_waits_and_a_recreated_one_stops_first() {
 }
 
 #[tokio::test]
-async fn another_set_of_the_same_name_is_got_out_of_the_way_of() {
+async fn hash_collision_with_another_replica_set_is_resolved() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");
@@ -348,7 +351,7 @@ where
 }
 
 #[tokio::test]
-async fn a_large_deployment_gets_all_its_pods() {
+async fn deployment_with_a_thousand_replicas_gets_all_pods() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     let deployments = Api::<Deployment>::namespaced(client.clone(), "default");

@@ -1,4 +1,4 @@
-//! What stands behind services.
+//! Endpoints and EndpointSlices of services.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -14,10 +14,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A cluster in memory that nobody can reach.
+/// An in-memory server without listeners.
 async fn start() -> Handle {
     let config =
         Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new("/nothing/is/written/there") };
@@ -48,7 +48,7 @@ async fn set_status(client: &Client, name: &str, ip: &str, ready: &str) {
     pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(status)).await.unwrap();
 }
 
-/// The slices of a service: addresses and whether they are ready, and ports.
+/// The slices of a service: addresses with their readiness, and ports.
 async fn slices(client: &Client, service: &str) -> Vec<(Vec<(String, bool)>, Vec<i32>)> {
     let api = Api::<EndpointSlice>::namespaced(client.clone(), "default");
     let selected = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
@@ -70,7 +70,7 @@ fn addresses_and_ports(slice: &EndpointSlice) -> (Vec<(String, bool)>, Vec<i32>)
 }
 
 #[tokio::test]
-async fn what_a_service_selects_stands_behind_it() {
+async fn selected_pods_become_endpoints() {
     let cluster = start().await;
     let client = cluster.client();
     let services = Api::<Service>::namespaced(client.clone(), "default");
@@ -80,7 +80,7 @@ async fn what_a_service_selects_stands_behind_it() {
     let spec = json!({"selector": {"app": "x"}, "ports": ports});
     create(&services, json!({"metadata": {"name": "s"}, "spec": spec})).await;
     idle(&cluster).await;
-    assert_eq!(slices(&client, "s").await, [(vec![], vec![])], "it says that there is nothing");
+    assert_eq!(slices(&client, "s").await, [(vec![], vec![])], "an empty slice exists");
     assert_eq!(endpoints.get("s").await.unwrap().subsets, None);
 
     create_pod(&client, "a", 8080).await;
@@ -107,7 +107,7 @@ async fn what_a_service_selects_stands_behind_it() {
     .unwrap();
     endpoints.delete("s", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert_eq!(slices(&client, "s").await, both, "what was deleted came back");
+    assert_eq!(slices(&client, "s").await, both, "the slices were recreated");
     assert!(endpoints.get_opt("s").await.unwrap().is_some());
 
     services.delete("s", &DeleteParams::default()).await.unwrap();
@@ -117,7 +117,7 @@ async fn what_a_service_selects_stands_behind_it() {
 }
 
 #[tokio::test]
-async fn endpoints_that_people_made_are_mirrored() {
+async fn manual_endpoints_are_mirrored_to_slices() {
     let cluster = start().await;
     let client = cluster.client();
     let services = Api::<Service>::namespaced(client.clone(), "default");
@@ -138,7 +138,7 @@ async fn endpoints_that_people_made_are_mirrored() {
 }
 
 #[tokio::test]
-async fn a_hundred_endpoints_fill_a_slice() {
+async fn slices_have_at_most_a_hundred_endpoints() {
     let cluster = start().await;
     let client = cluster.client();
     let services = Api::<Service>::namespaced(client.clone(), "default");

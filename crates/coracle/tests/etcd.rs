@@ -25,10 +25,10 @@ use serde_json::json;
 use support::wait_for;
 use tempfile::TempDir;
 
-/// For etcd to start, and for a lease to be taken, on a machine busy with other tests.
+/// Upper bound for etcd to start, and for a lease to be acquired, on a machine busy with other tests.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An etcd with one member, ended with the test.
+/// An etcd with one member, stopped when dropped.
 struct Etcd {
     process: Child,
     client: SocketAddr,
@@ -54,7 +54,7 @@ impl Etcd {
         Self { process, client, _dir: dir }
     }
 
-    /// A process on this store, once etcd answers.
+    /// Starts a server on this store, once etcd responds.
     async fn serve(&self) -> Handle {
         let endpoints = vec![format!("http://{}", self.client)];
         let store = StoreConfig::Etcd(EtcdConfig { endpoints, tls: None, user: None });
@@ -68,7 +68,7 @@ impl Etcd {
                 }
             }
         };
-        tokio::time::timeout(LIMIT, starting).await.expect("etcd answers")
+        tokio::time::timeout(LIMIT, starting).await.expect("etcd responds")
     }
 }
 
@@ -79,7 +79,7 @@ impl Drop for Etcd {
     }
 }
 
-/// Who runs a component.
+/// The holder of a component's lease.
 async fn holder(process: &Handle, component: &str) -> String {
     let leases = Api::<Lease>::namespaced(process.client(), "kube-system");
     let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -88,7 +88,7 @@ async fn holder(process: &Handle, component: &str) -> String {
     holder(&held.await).unwrap()
 }
 
-/// Whether somebody does what controllers do.
+/// Asserts that the controllers run.
 async fn namespace_gets_account(process: &Handle, name: &str) {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let namespace = Namespace { metadata, ..Namespace::default() };
@@ -98,13 +98,17 @@ async fn namespace_gets_account(process: &Handle, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_processes_one_runs_the_controllers() {
+async fn one_of_several_servers_runs_the_controllers() {
     let etcd = Etcd::start();
     let first = etcd.serve().await;
     let leader = holder(&first, "kube-controller-manager").await;
     let second = etcd.serve().await;
     namespace_gets_account(&second, "blue").await;
-    assert_eq!(holder(&second, "kube-controller-manager").await, leader, "the first still leads");
+    assert_eq!(
+        holder(&second, "kube-controller-manager").await,
+        leader,
+        "the first server is still the leader"
+    );
 
     first.shutdown().await;
     namespace_gets_account(&second, "green").await;
@@ -123,7 +127,7 @@ async fn code(process: &Handle, method: Method, path: &str, body: Vec<u8>) -> u1
     process.client().send(request).await.unwrap().status().as_u16()
 }
 
-/// Repeats a read until it is answered so.
+/// Repeats a read until the response has this status code.
 async fn until(process: &Handle, path: &str, expected: u16) {
     let reading = async {
         while code(process, Method::GET, path, Vec::new()).await != expected {
@@ -135,14 +139,15 @@ async fn until(process: &Handle, path: &str, expected: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cluster_of_one_process_is_known_to_the_other_until_it_is_deleted() {
+async fn cluster_created_by_one_server_is_served_by_the_other_until_deleted() {
     let etcd = Etcd::start();
     let (first, second) = (etcd.serve().await, etcd.serve().await);
     let created = first.create_cluster("t1", LimitsChange::default()).await.unwrap();
     let maps = "/clusters/t1/api/v1/namespaces/default/configmaps";
     until(&second, maps, 200).await;
     assert_eq!(second.cluster_reference("t1").unwrap().uid, created.uid);
-    // More than one transaction deletes, and objects that are larger together than a response of etcd may be.
+    // The deletion takes more than one transaction, of objects that are larger together than a response of
+    // etcd may be.
     let value = "x".repeat(50_000);
     for number in 0..120 {
         let object = json!({"metadata": {"name": format!("m{number}")}, "data": {"k": value}});
@@ -161,13 +166,13 @@ async fn cluster_of_one_process_is_known_to_the_other_until_it_is_deleted() {
             }
         }
     };
-    tokio::time::timeout(LIMIT, same).await.expect("both know the usage");
+    tokio::time::timeout(LIMIT, same).await.expect("both servers report the same usage");
 
     let watch = http::Request::get(format!("{maps}?watch=true")).body(Vec::new()).unwrap();
     let mut watch = first.client().request_stream(watch).await.unwrap();
     second.delete_cluster("t1").await.unwrap();
-    let mut told = String::new();
-    tokio::time::timeout(LIMIT, watch.read_to_string(&mut told)).await.expect("the watch ends").unwrap();
+    let mut output = String::new();
+    tokio::time::timeout(LIMIT, watch.read_to_string(&mut output)).await.expect("the watch ends").unwrap();
     until(&first, maps, 404).await;
     assert_eq!(code(&second, Method::GET, maps, Vec::new()).await, 404);
 
@@ -178,11 +183,12 @@ async fn cluster_of_one_process_is_known_to_the_other_until_it_is_deleted() {
     second.shutdown().await;
 }
 
-/// Pairs of a write through one process and a read through the other, and how many tasks make them at once.
+/// Pairs of a write through one server and a read through the other, and the number of concurrent tasks.
 const PAIRS: usize = 4_000;
 const TASKS: usize = 8;
 
-/// Writes a ConfigMap through one process and reads it through the other: by its name, or in the list of the namespace.
+/// Writes a ConfigMap through one server and reads it through the other: by name, or in the list of the
+/// namespace.
 async fn write_and_read(writer: kube::Client, reader: kube::Client, task: usize) {
     let (writer, reader): (Api<ConfigMap>, Api<ConfigMap>) =
         (Api::default_namespaced(writer), Api::default_namespaced(reader));
@@ -207,7 +213,7 @@ async fn write_and_read(writer: kube::Client, reader: kube::Client, task: usize)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn write_of_one_process_is_seen_by_the_next_read_of_the_other() {
+async fn write_through_one_server_is_visible_to_the_next_read_of_the_other() {
     let etcd = Etcd::start();
     let (first, second) = (etcd.serve().await, etcd.serve().await);
     let pairs = |task: usize| {
@@ -223,7 +229,7 @@ async fn write_of_one_process_is_seen_by_the_next_read_of_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rejection_by_one_process_is_of_the_latest_state_of_the_other() {
+async fn rejection_by_one_server_is_based_on_the_latest_write_of_the_other() {
     let etcd = Etcd::start();
     let (first, second) = (etcd.serve().await, etcd.serve().await);
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -232,7 +238,8 @@ async fn rejection_by_one_process_is_of_the_latest_state_of_the_other() {
         let object = |value: &str| {
             serde_json::to_vec(&json!({"metadata": {"name": format!("m{round}")}, "data": {"k": value}}))
         };
-        // Whatever the second process has in memory: what is not there, changed or created anew is so for it as well.
+        // Regardless of the second server's cache: objects that the first one deleted, changed or created
+        // anew are so for it, too.
         assert_eq!(code(&first, Method::POST, maps, object("1").unwrap()).await, 201);
         assert_eq!(code(&second, Method::PUT, &path, object("2").unwrap()).await, 200);
         assert_eq!(code(&first, Method::PUT, &path, object("2").unwrap()).await, 200);
@@ -251,7 +258,7 @@ async fn rejection_by_one_process_is_of_the_latest_state_of_the_other() {
     second.shutdown().await;
 }
 
-/// The first failure of a write, which is repeated until it fails.
+/// Repeats a write until it fails. Returns the failure.
 async fn first_refusal(process: &Handle) -> Box<Status> {
     let accounts = Api::<ServiceAccount>::namespaced(process.client(), "default");
     let writing = async {
@@ -265,11 +272,11 @@ async fn first_refusal(process: &Handle) -> Box<Status> {
             }
         }
     };
-    tokio::time::timeout(LIMIT, writing).await.expect("etcd is gone")
+    tokio::time::timeout(LIMIT, writing).await.expect("writes fail without etcd")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn etcd_that_does_not_answer_is_named_to_clients_and_probes() {
+async fn unresponsive_etcd_is_named_to_clients_and_probes() {
     let mut etcd = Etcd::start();
     let process = etcd.serve().await;
     etcd.process.kill().unwrap();
@@ -282,13 +289,13 @@ async fn etcd_that_does_not_answer_is_named_to_clients_and_probes() {
             assert_eq!(status.message, "the store is unavailable: etcd does not answer");
             assert_eq!(retry_after, 1);
         }
-        // The connection broke with the write on it.
+        // The connection broke during the write.
         504 => assert!(status.message.contains("may or may not have been carried out"), "{status:?}"),
         _ => panic!("{status:?}"),
     }
     let ready = http::Request::get("/readyz").body(Vec::new()).unwrap();
     let error = process.client().request_text(ready).await.unwrap_err();
     assert!(error.to_string().contains("[-]store failed: etcd is unavailable"), "{error}");
-    let report = tokio::time::timeout(LIMIT, process.shutdown()).await.expect("it ends");
-    assert!(report.store.is_err(), "it ended without its store");
+    let report = tokio::time::timeout(LIMIT, process.shutdown()).await.expect("the shutdown completes");
+    assert!(report.store.is_err(), "the store did not report its failure");
 }

@@ -1,4 +1,4 @@
-//! Nodes without machines, and what their pods do.
+//! Simulated nodes and their pods.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus};
 use serde_json::{Value, json};
 use support::wait_for;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn start(nodes: &str) -> Handle {
@@ -76,7 +76,7 @@ async fn nodes_are_ready_and_renew_their_leases() {
 }
 
 #[tokio::test]
-async fn a_pod_runs_and_ends_as_on_a_real_node() {
+async fn pod_runs_and_terminates_as_on_a_real_node() {
     let cluster = start("1").await;
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     idle(&cluster).await;
@@ -101,7 +101,7 @@ async fn a_pod_runs_and_ends_as_on_a_real_node() {
 }
 
 #[tokio::test]
-async fn pods_do_what_their_rules_say() {
+async fn pods_follow_their_rules() {
     let cluster = start("1").await;
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     let never = json!({"restartPolicy": "Never"});
@@ -144,7 +144,7 @@ async fn get_text(cluster: &Handle, path: &str) -> coracle::kube::Result<String>
 }
 
 #[tokio::test]
-async fn connections_to_a_simulated_node_are_answered_at_once() {
+async fn connection_to_a_simulated_node_is_rejected_at_once() {
     let cluster = start("1").await;
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     let rules = json!({"logs": "one\ntwo"});
@@ -195,7 +195,7 @@ async fn pod_that_is_not_restarted_completes() {
 }
 
 #[tokio::test]
-async fn a_node_without_power_does_nothing_until_it_is_back() {
+async fn node_with_stopped_heartbeat_does_nothing_until_it_resumes() {
     let cluster = start("0").await;
     let nodes = Api::<Node>::all(cluster.client());
     let mark = json!({"fake.coracle.dev/node": "true", "fake.coracle.dev/heartbeat": "stopped"});
@@ -212,7 +212,7 @@ async fn a_node_without_power_does_nothing_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn what_nodes_and_pods_use_is_told() {
+async fn usage_of_nodes_and_pods_is_served_by_the_metrics_api() {
     let cluster = start("2").await;
     let pods = Api::<Pod>::namespaced(cluster.client(), "default");
     let resources = json!({"requests": {"cpu": "200m", "memory": "64Mi"}});
@@ -242,7 +242,7 @@ async fn what_nodes_and_pods_use_is_told() {
 }
 
 #[tokio::test]
-async fn an_autoscaler_follows_what_pods_use() {
+async fn autoscaler_follows_the_usage_of_pods() {
     let cluster = start("1").await;
     let client = cluster.client();
     let nodes = Api::<Node>::all(client.clone());
@@ -294,7 +294,7 @@ async fn an_autoscaler_follows_what_pods_use() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|said| said["reason"].as_str().unwrap())
+        .map(|condition| condition["reason"].as_str().unwrap())
         .collect();
     assert_eq!(reasons, ["SucceededRescale", "ValidMetricFound", "DesiredWithinRange"]);
     wait_for(LIMIT, &sets, "web", |set| set.status.as_ref().is_some_and(|s| s.ready_replicas == Some(4)))
@@ -302,28 +302,28 @@ async fn an_autoscaler_follows_what_pods_use() {
 
     uses("10%").await;
     idle(&cluster).await;
-    // It would look by itself after some seconds; a change makes it look now.
+    // The autoscaler would reconcile after some seconds anyway; a change triggers it now.
     let fewer = json!({"spec": {"minReplicas": 2}});
     scalers.patch("web", &PatchParams::default(), &Patch::Merge(fewer)).await.unwrap();
     wait_for(LIMIT, &sets, "web", |set| set.spec.as_ref().unwrap().replicas == Some(2)).await;
     idle(&cluster).await;
     let events =
         Api::<Event>::namespaced(client, "default").list(&ListParams::default()).await.unwrap().items;
-    let told: Vec<_> = events
+    let messages: Vec<_> = events
         .iter()
         .filter(|event| event.reason.as_deref() == Some("SuccessfulRescale"))
         .filter_map(|event| event.message.as_deref())
         .collect();
     let above = "New size: 4; reason: memory resource utilization (percentage of request) above target";
     assert!(
-        told.contains(&above) && told.contains(&"New size: 2; reason: All metrics below target"),
-        "{told:?}"
+        messages.contains(&above) && messages.contains(&"New size: 2; reason: All metrics below target"),
+        "{messages:?}"
     );
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_autoscaler_says_why_it_cannot_scale() {
+async fn autoscaler_reports_why_it_cannot_scale() {
     let cluster = start("0").await;
     let scalers = Api::<HorizontalPodAutoscaler>::namespaced(cluster.client(), "default");
     for (name, kind, expected) in [
@@ -334,14 +334,14 @@ async fn an_autoscaler_says_why_it_cannot_scale() {
         let scaler =
             json!({"metadata": {"name": name}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}});
         scalers.create(&PostParams::default(), &serde_json::from_value(scaler).unwrap()).await.unwrap();
-        let told = wait_for(LIMIT, &scalers, name, |scaler| {
+        let scaler = wait_for(LIMIT, &scalers, name, |scaler| {
             scaler.status.as_ref().is_some_and(|status| status.conditions.is_some())
         })
         .await;
-        let said = &told.status.unwrap().conditions.unwrap()[0];
-        assert_eq!((&*said.type_, said.reason.as_deref()), ("AbleToScale", Some("FailedGetScale")));
+        let condition = &scaler.status.unwrap().conditions.unwrap()[0];
+        assert_eq!((&*condition.type_, condition.reason.as_deref()), ("AbleToScale", Some("FailedGetScale")));
         let message = format!("the HPA controller was unable to get the target's current scale: {expected}");
-        assert_eq!(said.message.as_deref(), Some(&*message));
+        assert_eq!(condition.message.as_deref(), Some(&*message));
     }
     cluster.shutdown().await;
 }

@@ -11,7 +11,7 @@ use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// How long the controllers may take to become idle.
+/// Time limit for the controllers to become idle.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn start() -> (Handle, TempDir) {
@@ -20,7 +20,7 @@ async fn start() -> (Handle, TempDir) {
     (Coracle::start(config).await.unwrap(), dir)
 }
 
-/// The status and the reason of the condition `Dangling`, once the controllers are idle.
+/// Status and reason of the condition `Dangling`, once the controllers are idle.
 async fn dangling(server: &Handle, client: &Client, name: &str) -> (String, String) {
     tokio::time::timeout(LIMIT, server.run_until_idle()).await.unwrap().unwrap();
     let schema = Api::<FlowSchema>::all(client.clone()).get(name).await.unwrap();
@@ -52,7 +52,7 @@ async fn schema_without_level_is_dangling() {
     assert_eq!(dangling(&server, &client, "mine").await, pair("False", "Found"));
     levels.delete("mine", &DeleteParams::default()).await.unwrap();
     assert_eq!(dangling(&server, &client, "mine").await, pair("True", "NotFound"));
-    // One that every cluster begins with.
+    // A FlowSchema that every cluster has from the start.
     assert_eq!(dangling(&server, &client, "service-accounts").await, pair("False", "Found"));
     server.shutdown().await;
 }

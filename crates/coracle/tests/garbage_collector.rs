@@ -1,4 +1,4 @@
-//! What nobody owns goes, and what somebody owns stays.
+//! Garbage collection by owner references.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NAMESPACE: &str = "default";
@@ -32,7 +32,10 @@ async fn start() -> Handle {
 }
 
 async fn idle(cluster: &Handle) {
-    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.expect("it comes to rest").unwrap();
+    tokio::time::timeout(LIMIT, cluster.run_until_idle())
+        .await
+        .expect("the controllers become idle")
+        .unwrap();
 }
 
 fn config_maps(client: &Client) -> Api<ConfigMap> {
@@ -46,7 +49,7 @@ where
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
 }
 
-/// A config map with these owners.
+/// Creates a ConfigMap with these owners.
 async fn owned(client: &Client, name: &str, owners: &[Value]) -> ConfigMap {
     create(&config_maps(client), json!({"metadata": {"name": name, "ownerReferences": owners}})).await
 }
@@ -69,14 +72,14 @@ async fn delete(client: &Client, name: &str, policy: PropagationPolicy) {
     config_maps(client).delete(name, &params).await.unwrap();
 }
 
-/// The config maps of these tests that are there.
-async fn left(client: &Client) -> Vec<String> {
+/// The ConfigMaps that the test created and that still exist.
+async fn remaining(client: &Client) -> Vec<String> {
     let all = config_maps(client).list(&ListParams::default()).await.unwrap();
     all.items.iter().map(ResourceExt::name_any).filter(|name| name != "kube-root-ca.crt").collect()
 }
 
 #[tokio::test]
-async fn dependents_go_after_their_last_owner() {
+async fn dependents_are_deleted_after_their_last_owner() {
     let cluster = start().await;
     let client = cluster.client();
     let a = owned(&client, "a", &[]).await;
@@ -85,22 +88,22 @@ async fn dependents_go_after_their_last_owner() {
     owned(&client, "grandchild", &[reference(&child)]).await;
     owned(&client, "shared", &[reference(&a), reference(&b)]).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["a", "b", "child", "grandchild", "shared"]);
+    assert_eq!(remaining(&client).await, ["a", "b", "child", "grandchild", "shared"]);
 
     delete(&client, "a", PropagationPolicy::Background).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["b", "shared"]);
+    assert_eq!(remaining(&client).await, ["b", "shared"]);
     let shared = config_maps(&client).get("shared").await.unwrap();
     assert_eq!(serde_json::to_value(shared.owner_references()).unwrap(), json!([reference(&b)]));
 
     delete(&client, "b", PropagationPolicy::Background).await;
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_owner_that_was_never_there_keeps_nothing() {
+async fn dependent_of_a_nonexistent_owner_is_deleted() {
     let cluster = start().await;
     let client = cluster.client();
     let missing = |uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": uid});
@@ -116,12 +119,12 @@ async fn an_owner_that_was_never_there_keeps_nothing() {
     let unknown = json!({"apiVersion": "example.org/v1", "kind": "Boat", "name": "b", "uid": "u"});
     owned(&client, "waits", &[unknown]).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["real", "waits"], "nobody knows whether there are boats");
+    assert_eq!(remaining(&client).await, ["real", "waits"], "the kind of the owner is unknown");
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn in_the_foreground_the_owner_goes_last() {
+async fn foreground_deletion_removes_the_owner_last() {
     let cluster = start().await;
     let client = cluster.client();
     let owner = owned(&client, "owner", &[]).await;
@@ -133,33 +136,33 @@ async fn in_the_foreground_the_owner_goes_last() {
     owned(&client, "free", &[reference(&owner)]).await;
     delete(&client, "owner", PropagationPolicy::Foreground).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["held", "owner"]);
+    assert_eq!(remaining(&client).await, ["held", "owner"]);
     let owner = config_maps(&client).get("owner").await.unwrap();
     assert_eq!(owner.finalizers(), ["foregroundDeletion"]);
 
     let free = json!({"metadata": {"finalizers": null}});
     config_maps(&client).patch("held", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn what_somebody_else_owns_does_not_hold_up_the_foreground() {
+async fn dependent_with_another_owner_does_not_block_foreground_deletion() {
     let cluster = start().await;
     let client = cluster.client();
     let (going, staying) = (owned(&client, "going", &[]).await, owned(&client, "staying", &[]).await);
     owned(&client, "child", &[blocking(&going), reference(&staying)]).await;
     delete(&client, "going", PropagationPolicy::Foreground).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["child", "staying"]);
+    assert_eq!(remaining(&client).await, ["child", "staying"]);
     let child = config_maps(&client).get("child").await.unwrap();
     assert_eq!(serde_json::to_value(child.owner_references()).unwrap(), json!([reference(&staying)]));
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn circles_of_owners_go() {
+async fn cyclic_owners_are_deleted() {
     let cluster = start().await;
     let client = cluster.client();
     let a = owned(&client, "a", &[]).await;
@@ -168,15 +171,15 @@ async fn circles_of_owners_go() {
     let closed = json!({"metadata": {"ownerReferences": [blocking(&c)]}});
     config_maps(&client).patch("a", &PatchParams::default(), &Patch::Merge(closed)).await.unwrap();
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["a", "b", "c"]);
+    assert_eq!(remaining(&client).await, ["a", "b", "c"]);
     delete(&client, "a", PropagationPolicy::Foreground).await;
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty(), "{:?}", left(&client).await);
+    assert!(remaining(&client).await.is_empty(), "{:?}", remaining(&client).await);
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn orphans_forget_their_owner_and_stay() {
+async fn orphaned_dependents_lose_their_owner_reference_and_stay() {
     let cluster = start().await;
     let client = cluster.client();
     let owner = owned(&client, "owner", &[]).await;
@@ -194,7 +197,7 @@ async fn orphans_forget_their_owner_and_stay() {
 }
 
 #[tokio::test]
-async fn namespaces_are_not_crossed_and_somebody_is_told() {
+async fn owner_in_another_namespace_is_invalid_and_reported() {
     let cluster = start().await;
     let client = cluster.client();
     let elsewhere = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
@@ -205,12 +208,12 @@ async fn namespaces_are_not_crossed_and_somebody_is_told() {
     let roles = Api::<ClusterRole>::all(client.clone());
     create(&roles, json!({"metadata": {"name": "misled", "ownerReferences": [reference(&owner)]}})).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["of-role"]);
-    assert!(roles.get_opt("misled").await.unwrap().is_some(), "which owner is meant cannot be known");
+    assert_eq!(remaining(&client).await, ["of-role"]);
+    assert!(roles.get_opt("misled").await.unwrap().is_some(), "the owner's namespace is unknown");
     let events =
         Api::<Event>::namespaced(client.clone(), NAMESPACE).list(&ListParams::default()).await.unwrap();
-    let told = |event: &&Event| event.involved_object.name.as_deref() == Some("child");
-    let event = events.items.iter().find(told).unwrap();
+    let is_of_child = |event: &&Event| event.involved_object.name.as_deref() == Some("child");
+    let event = events.items.iter().find(is_of_child).unwrap();
     assert_eq!(event.reason.as_deref(), Some("OwnerRefInvalidNamespace"));
     let expected = format!(
         "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {}] does not exist in namespace \"default\"",
@@ -221,7 +224,7 @@ async fn namespaces_are_not_crossed_and_somebody_is_told() {
 
     roles.delete("role", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     cluster.shutdown().await;
 }
 
@@ -252,7 +255,7 @@ async fn create_boat(client: &Client, name: &str, owners: &[Value]) -> Value {
 }
 
 #[tokio::test]
-async fn custom_kinds_own_and_are_owned_from_the_moment_they_are_there() {
+async fn custom_resources_can_own_and_be_owned_at_once() {
     let cluster = start().await;
     let client = cluster.client();
     idle(&cluster).await;
@@ -272,13 +275,13 @@ async fn custom_kinds_own_and_are_owned_from_the_moment_they_are_there() {
         DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
     boats(&client).delete("owner", &orphan).await.unwrap();
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["of-boat"]);
+    assert_eq!(remaining(&client).await, ["of-boat"]);
     assert!(boats(&client).get("of-boat").await.unwrap().owner_references().is_empty());
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn what_custom_objects_own_goes_with_their_definition() {
+async fn dependents_of_custom_resources_are_deleted_with_their_definition() {
     let cluster = start().await;
     let client = cluster.client();
     define_boats(&client).await;
@@ -286,19 +289,19 @@ async fn what_custom_objects_own_goes_with_their_definition() {
     let boat = create_boat(&client, "owner", &[]).await;
     owned(&client, "of-boat", &[boat]).await;
     idle(&cluster).await;
-    assert_eq!(left(&client).await, ["of-boat"]);
+    assert_eq!(remaining(&client).await, ["of-boat"]);
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     definitions.delete("boats.example.org", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
-    // And once more, with the same names.
+    assert!(remaining(&client).await.is_empty());
+    // Once more, with the same names.
     define_boats(&client).await;
     idle(&cluster).await;
     let boat = create_boat(&client, "owner", &[]).await;
     owned(&client, "of-boat", &[boat]).await;
     boats(&client).delete("owner", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
-    assert!(left(&client).await.is_empty());
+    assert!(remaining(&client).await.is_empty());
     cluster.shutdown().await;
 }
 
@@ -307,7 +310,7 @@ async fn create_namespace(client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn a_namespace_with_thousands_of_objects_goes() {
+async fn namespace_with_thousands_of_objects_is_deleted() {
     const OBJECTS: usize = 2000;
     let cluster = start().await;
     let client = cluster.client();
@@ -327,7 +330,7 @@ async fn a_namespace_with_thousands_of_objects_goes() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_as_soon_as_the_last_object_is_let_go() {
+async fn namespace_is_deleted_as_soon_as_its_last_finalizer_is_removed() {
     let cluster = start().await;
     let client = cluster.client();
     create_namespace(&client, "held").await;
@@ -343,6 +346,6 @@ async fn a_namespace_goes_as_soon_as_the_last_object_is_let_go() {
     let free = json!({"metadata": {"finalizers": null}});
     maps.patch("m", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
     idle(&cluster).await;
-    assert!(namespaces.get_opt("held").await.unwrap().is_none(), "nobody waits for a timer");
+    assert!(namespaces.get_opt("held").await.unwrap().is_none(), "the namespace waits for a timer");
     cluster.shutdown().await;
 }

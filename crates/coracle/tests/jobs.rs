@@ -1,5 +1,5 @@
-//! Jobs, cron jobs, disruption budgets, and what becomes of pods that nobody ends. There is no node here: the
-//! tests say what becomes of pods.
+//! Jobs, CronJobs, PodDisruptionBudgets, and pods without a node. There are no nodes; the tests set the
+//! status of pods.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,12 +17,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
-/// A cluster in memory that nobody can reach.
+/// An in-memory server without listeners.
 async fn start() -> Handle {
     let config =
         Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new("/nothing/is/written/there") };
@@ -50,7 +50,7 @@ async fn patch<K: Clone + DeserializeOwned + Debug>(api: &Api<K>, name: &str, pa
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
-/// A job of this name; `spec` is merged into that of the job.
+/// A Job with this name; `spec` is merged into its spec.
 fn job(name: &str, spec: Value) -> Value {
     let containers = json!([{"name": "c", "image": "i"}]);
     let mut whole = json!({"template": {"spec": {"restartPolicy": "Never", "containers": containers}}});
@@ -66,8 +66,8 @@ async fn pods_of(client: &Client, job: &str) -> Vec<Pod> {
     pods(client, &format!("batch.kubernetes.io/job-name={job}")).await
 }
 
-/// Says what becomes of pods, and waits until everybody knows.
-async fn become_phase(cluster: &Handle, pods: &[Pod], phase: &str) {
+/// Sets the phase of pods, and waits until the controllers are idle.
+async fn set_phase(cluster: &Handle, pods: &[Pod], phase: &str) {
     let api = api::<Pod>(&cluster.client());
     for pod in pods {
         let patch = Patch::Merge(json!({"status": {"phase": phase}}));
@@ -76,7 +76,7 @@ async fn become_phase(cluster: &Handle, pods: &[Pod], phase: &str) {
     idle(cluster).await;
 }
 
-async fn become_ready(cluster: &Handle, pods: &[Pod]) {
+async fn set_ready(cluster: &Handle, pods: &[Pod]) {
     let api = api::<Pod>(&cluster.client());
     for pod in pods {
         let conditions = json!([{"type": "Ready", "status": "True"}]);
@@ -102,46 +102,46 @@ async fn reasons(client: &Client, kind: &str, name: &str) -> Vec<String> {
     events.items.into_iter().filter_map(|event| event.reason).collect()
 }
 
-fn is_held(pod: &Pod) -> bool {
+fn has_job_finalizer(pod: &Pod) -> bool {
     pod.finalizers().iter().any(|name| name == FINALIZER)
 }
 
 #[tokio::test]
-async fn a_job_runs_until_enough_pods_have_succeeded() {
+async fn job_completes_when_enough_pods_have_succeeded() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({"completions": 3, "parallelism": 2}))).await;
     idle(&cluster).await;
     let first = pods_of(&client, "j").await;
     assert_eq!(first.len(), 2);
-    assert!(first.iter().all(is_held));
-    let known = status(&client, "j").await;
-    assert_eq!((known.active, known.ready, known.terminating), (Some(2), Some(0), Some(0)));
-    assert!(known.start_time.is_some());
+    assert!(first.iter().all(has_job_finalizer));
+    let latest = status(&client, "j").await;
+    assert_eq!((latest.active, latest.ready, latest.terminating), (Some(2), Some(0), Some(0)));
+    assert!(latest.start_time.is_some());
 
-    become_ready(&cluster, &first[..1]).await;
+    set_ready(&cluster, &first[..1]).await;
     assert_eq!(status(&client, "j").await.ready, Some(1));
-    become_phase(&cluster, &first, "Succeeded").await;
-    let known = status(&client, "j").await;
-    assert_eq!((known.active, known.succeeded), (Some(1), Some(2)));
+    set_phase(&cluster, &first, "Succeeded").await;
+    let latest = status(&client, "j").await;
+    assert_eq!((latest.active, latest.succeeded), (Some(1), Some(2)));
     let all = pods_of(&client, "j").await;
-    assert_eq!((all.len(), all.iter().filter(|pod| is_held(pod)).count()), (3, 1));
+    assert_eq!((all.len(), all.iter().filter(|pod| has_job_finalizer(pod)).count()), (3, 1));
 
-    become_phase(&cluster, &all.into_iter().filter(is_held).collect::<Vec<_>>(), "Succeeded").await;
-    let known = status(&client, "j").await;
-    assert_eq!((known.active, known.succeeded, known.failed), (None, Some(3), None));
+    set_phase(&cluster, &all.into_iter().filter(has_job_finalizer).collect::<Vec<_>>(), "Succeeded").await;
+    let latest = status(&client, "j").await;
+    assert_eq!((latest.active, latest.succeeded, latest.failed), (None, Some(3), None));
     let expected = [("SuccessCriteriaMet", "CompletionsReached"), ("Complete", "CompletionsReached")];
-    assert_eq!(conditions(&known), expected);
-    assert!(known.completion_time.is_some());
-    assert!(!pods_of(&client, "j").await.iter().any(is_held));
-    let told = reasons(&client, "Job", "j").await;
-    assert_eq!(told.iter().filter(|reason| *reason == "SuccessfulCreate").count(), 3);
-    assert!(told.contains(&"Completed".to_owned()), "{told:?}");
+    assert_eq!(conditions(&latest), expected);
+    assert!(latest.completion_time.is_some());
+    assert!(!pods_of(&client, "j").await.iter().any(has_job_finalizer));
+    let event_reasons = reasons(&client, "Job", "j").await;
+    assert_eq!(event_reasons.iter().filter(|reason| *reason == "SuccessfulCreate").count(), 3);
+    assert!(event_reasons.contains(&"Completed".to_owned()), "{event_reasons:?}");
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn indexes_are_run_once_each() {
+async fn indexed_job_runs_each_index_once() {
     let cluster = start().await;
     let client = cluster.client();
     let spec = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"});
@@ -156,35 +156,35 @@ async fn indexes_are_run_once_each() {
         assert_eq!(spec.hostname.as_deref(), Some(format!("j-{index}").as_str()));
         assert_eq!(spec.containers[0].env.as_ref().unwrap()[0].name, "JOB_COMPLETION_INDEX");
     }
-    become_phase(&cluster, &all[1..2], "Succeeded").await;
+    set_phase(&cluster, &all[1..2], "Succeeded").await;
     assert_eq!(status(&client, "j").await.completed_indexes.as_deref(), Some("1"));
-    become_phase(&cluster, &all, "Succeeded").await;
-    let known = status(&client, "j").await;
-    assert_eq!((known.completed_indexes.as_deref(), known.succeeded), (Some("0-2"), Some(3)));
-    assert_eq!(conditions(&known).last().unwrap().0, "Complete");
+    set_phase(&cluster, &all, "Succeeded").await;
+    let latest = status(&client, "j").await;
+    assert_eq!((latest.completed_indexes.as_deref(), latest.succeeded), (Some("0-2"), Some(3)));
+    assert_eq!(conditions(&latest).last().unwrap().0, "Complete");
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_job_that_fails_too_often_is_over() {
+async fn job_beyond_its_backoff_limit_fails() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({"backoffLimit": 0, "parallelism": 2, "completions": 2})))
         .await;
     idle(&cluster).await;
     let all = pods_of(&client, "j").await;
-    become_phase(&cluster, &all[..1], "Failed").await;
-    let known = status(&client, "j").await;
-    assert_eq!((known.active, known.failed), (None, Some(2)), "the other one ends with it");
+    set_phase(&cluster, &all[..1], "Failed").await;
+    let latest = status(&client, "j").await;
+    assert_eq!((latest.active, latest.failed), (None, Some(2)), "the other pod is terminated");
     let expected = [("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitExceeded")];
-    assert_eq!(conditions(&known), expected);
-    assert!(!pods_of(&client, "j").await.iter().any(is_held));
+    assert_eq!(conditions(&latest), expected);
+    assert!(!pods_of(&client, "j").await.iter().any(has_job_finalizer));
     assert!(reasons(&client, "Job", "j").await.contains(&"BackoffLimitExceeded".to_owned()));
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn policies_say_what_failure_and_success_are() {
+async fn failure_and_success_policies_end_jobs() {
     let cluster = start().await;
     let client = cluster.client();
     let rule = json!({"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}});
@@ -206,62 +206,69 @@ async fn policies_say_what_failure_and_success_are() {
     api::<Pod>(&client).patch_status(&failing.name_any(), &params, &Patch::Merge(ended)).await.unwrap();
     let mut succeeding = pods_of(&client, "s").await;
     succeeding.sort_by_key(|pod| pod.name_any());
-    become_phase(&cluster, &succeeding[..1], "Succeeded").await;
+    set_phase(&cluster, &succeeding[..1], "Succeeded").await;
 
-    let known = status(&client, "f").await;
-    assert_eq!(conditions(&known), [("FailureTarget", "PodFailurePolicy"), ("Failed", "PodFailurePolicy")]);
-    let known = status(&client, "s").await;
-    assert_eq!(conditions(&known), [("SuccessCriteriaMet", "SuccessPolicy"), ("Complete", "SuccessPolicy")]);
-    assert_eq!((known.completed_indexes.as_deref(), known.failed), (Some("0"), None));
+    let latest = status(&client, "f").await;
+    assert_eq!(conditions(&latest), [("FailureTarget", "PodFailurePolicy"), ("Failed", "PodFailurePolicy")]);
+    let latest = status(&client, "s").await;
+    assert_eq!(conditions(&latest), [("SuccessCriteriaMet", "SuccessPolicy"), ("Complete", "SuccessPolicy")]);
+    assert_eq!((latest.completed_indexes.as_deref(), latest.failed), (Some("0"), None));
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_job_can_be_suspended_and_resumed() {
+async fn job_can_be_suspended_and_resumed() {
     let cluster = start().await;
     let client = cluster.client();
     let jobs = api::<Job>(&client);
     create(&jobs, job("j", json!({"suspend": true}))).await;
     idle(&cluster).await;
     assert!(pods_of(&client, "j").await.is_empty());
-    let known = status(&client, "j").await;
-    assert_eq!((conditions(&known), known.start_time.is_none()), (vec![("Suspended", "JobSuspended")], true));
+    let latest = status(&client, "j").await;
+    assert_eq!(
+        (conditions(&latest), latest.start_time.is_none()),
+        (vec![("Suspended", "JobSuspended")], true)
+    );
 
     patch(&jobs, "j", json!({"spec": {"suspend": false}})).await;
     idle(&cluster).await;
     assert_eq!(pods_of(&client, "j").await.len(), 1);
-    let known = status(&client, "j").await;
-    assert!(conditions(&known).is_empty() && known.start_time.is_some());
+    let latest = status(&client, "j").await;
+    assert!(conditions(&latest).is_empty() && latest.start_time.is_some());
 
     patch(&jobs, "j", json!({"spec": {"suspend": true}})).await;
     idle(&cluster).await;
     assert!(pods_of(&client, "j").await.is_empty());
-    let known = status(&client, "j").await;
-    assert_eq!((known.active, known.failed), (None, None), "what was taken away has not failed");
-    let told = reasons(&client, "Job", "j").await;
+    let latest = status(&client, "j").await;
+    assert_eq!(
+        (latest.active, latest.failed),
+        (None, None),
+        "pods deleted by the suspension count as failed"
+    );
+    let event_reasons = reasons(&client, "Job", "j").await;
     for reason in ["Suspended", "Resumed", "SuccessfulDelete"] {
-        assert!(told.contains(&reason.to_owned()), "{told:?}");
+        assert!(event_reasons.contains(&reason.to_owned()), "{event_reasons:?}");
     }
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn pods_are_not_held_for_a_job_that_is_gone() {
+async fn pods_of_a_deleted_job_lose_their_finalizer() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({}))).await;
     idle(&cluster).await;
     let pod = pods_of(&client, "j").await.remove(0);
-    assert!(is_held(&pod));
+    assert!(has_job_finalizer(&pod));
     api::<Job>(&client).delete("j", &DeleteParams::background()).await.unwrap();
     idle(&cluster).await;
     let pods = api::<Pod>(&client);
-    assert!(pods.get_opt(&pod.name_any()).await.unwrap().is_none_or(|pod| !is_held(&pod)));
+    assert!(pods.get_opt(&pod.name_any()).await.unwrap().is_none_or(|pod| !has_job_finalizer(&pod)));
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_job_takes_on_what_fits_and_lets_go_of_what_does_not() {
+async fn job_adopts_matching_pods_and_releases_others() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({"parallelism": 2, "completions": 2}))).await;
@@ -272,31 +279,31 @@ async fn a_job_takes_on_what_fits_and_lets_go_of_what_does_not() {
     idle(&cluster).await;
     let adopted = pods.get(&name).await.unwrap();
     assert_eq!(adopted.owner_references()[0].kind, "Job");
-    assert!(is_held(&adopted));
+    assert!(has_job_finalizer(&adopted));
 
     let labels: Value = adopted.labels().keys().map(|key| (key.clone(), Value::Null)).collect();
     patch(&pods, &name, json!({"metadata": {"labels": labels}})).await;
     idle(&cluster).await;
     let released = pods.get(&name).await.unwrap();
-    assert!(released.owner_references().is_empty() && !is_held(&released));
-    assert_eq!(pods_of(&client, "j").await.len(), 2, "another one has its place");
+    assert!(released.owner_references().is_empty() && !has_job_finalizer(&released));
+    assert_eq!(pods_of(&client, "j").await.len(), 2, "the released pod was replaced");
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_job_goes_when_its_time_is_up() {
+async fn finished_job_is_deleted_after_its_ttl() {
     let cluster = start().await;
     let client = cluster.client();
     create(&api::<Job>(&client), job("j", json!({"ttlSecondsAfterFinished": 0}))).await;
     idle(&cluster).await;
-    become_phase(&cluster, &pods_of(&client, "j").await, "Succeeded").await;
+    set_phase(&cluster, &pods_of(&client, "j").await, "Succeeded").await;
     let left = api::<Job>(&client).get_opt("j").await.unwrap();
     assert!(left.is_none_or(|job| job.metadata.deletion_timestamp.is_some()));
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_cron_job_makes_jobs_when_they_are_due() {
+async fn cron_job_creates_jobs_when_they_are_due() {
     let cluster = start().await;
     let client = cluster.client();
     let cron_jobs = api::<CronJob>(&client);
@@ -315,9 +322,9 @@ async fn a_cron_job_makes_jobs_when_they_are_due() {
     assert_eq!(made.len(), 1);
     let name = made[0].name_any();
     let minutes: i64 = name.strip_prefix("c-").unwrap().parse().unwrap();
-    let known = cron_jobs.get("c").await.unwrap().status.unwrap();
-    assert_eq!(known.active.as_ref().unwrap()[0].name.as_deref(), Some(name.as_str()));
-    let scheduled = known.last_schedule_time.unwrap().0;
+    let latest = cron_jobs.get("c").await.unwrap().status.unwrap();
+    assert_eq!(latest.active.as_ref().unwrap()[0].name.as_deref(), Some(name.as_str()));
+    let scheduled = latest.last_schedule_time.unwrap().0;
     assert_eq!(scheduled.as_second() / 60, minutes);
     assert_eq!(
         made[0].annotations()["batch.kubernetes.io/cronjob-scheduled-timestamp"],
@@ -325,20 +332,23 @@ async fn a_cron_job_makes_jobs_when_they_are_due() {
     );
     assert_eq!(made[0].owner_references()[0].kind, "CronJob");
 
-    become_phase(&cluster, &pods_of(&client, &name).await, "Succeeded").await;
-    let known = cron_jobs.get("c").await.unwrap().status.unwrap();
-    assert!(known.active.is_none() && known.last_successful_time.is_some());
+    set_phase(&cluster, &pods_of(&client, &name).await, "Succeeded").await;
+    let latest = cron_jobs.get("c").await.unwrap().status.unwrap();
+    assert!(latest.active.is_none() && latest.last_successful_time.is_some());
     let left = api::<Job>(&client).get_opt(&name).await.unwrap();
-    assert!(left.is_none(), "none is kept");
-    let told = reasons(&client, "CronJob", "c").await;
+    assert!(left.is_none(), "the history limit is zero");
+    let event_reasons = reasons(&client, "CronJob", "c").await;
     for reason in ["SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"] {
-        assert!(told.contains(&reason.to_owned()), "{told:?}");
+        assert!(event_reasons.contains(&reason.to_owned()), "{event_reasons:?}");
     }
-    assert!(!told.iter().any(|reason| reason == "UnexpectedJob" || reason == "MissingJob"), "{told:?}");
+    assert!(
+        !event_reasons.iter().any(|reason| reason == "UnexpectedJob" || reason == "MissingJob"),
+        "{event_reasons:?}"
+    );
     cluster.shutdown().await;
 }
 
-/// How many pods are expected, have to be healthy, are healthy, and may go.
+/// Expected pods, desired healthy pods, current healthy pods, and allowed disruptions.
 fn allowed(budget: &PodDisruptionBudget) -> [i32; 4] {
     let status = budget.status.as_ref().unwrap();
     let counts =
@@ -347,7 +357,7 @@ fn allowed(budget: &PodDisruptionBudget) -> [i32; 4] {
 }
 
 #[tokio::test]
-async fn a_budget_keeps_pods_from_being_evicted() {
+async fn disruption_budget_limits_evictions() {
     let cluster = start().await;
     let client = cluster.client();
     let budgets = api::<PodDisruptionBudget>(&client);
@@ -362,7 +372,7 @@ async fn a_budget_keeps_pods_from_being_evicted() {
     idle(&cluster).await;
     assert_eq!(allowed(&budgets.get("b").await.unwrap()), [3, 3, 0, 0]);
     let all = pods(&client, "app=x").await;
-    become_ready(&cluster, &all).await;
+    set_ready(&cluster, &all).await;
     assert_eq!(allowed(&budgets.get("b").await.unwrap()), [3, 3, 3, 0]);
 
     let evict = async |pod: &Pod| api::<Pod>(&client).evict(&pod.name_any(), &EvictParams::default()).await;
@@ -371,21 +381,21 @@ async fn a_budget_keeps_pods_from_being_evicted() {
     assert!(is_refused(evict(&all[0]).await.map(drop)));
     patch(&budgets, "b", json!({"spec": {"minAvailable": 2}})).await;
     idle(&cluster).await;
-    let known = budgets.get("b").await.unwrap();
-    assert_eq!(allowed(&known), [3, 2, 3, 1]);
-    let condition = &known.status.as_ref().unwrap().conditions.as_ref().unwrap()[0];
+    let latest = budgets.get("b").await.unwrap();
+    assert_eq!(allowed(&latest), [3, 2, 3, 1]);
+    let condition = &latest.status.as_ref().unwrap().conditions.as_ref().unwrap()[0];
     assert_eq!(
         (condition.type_.as_str(), condition.reason.as_str()),
         ("DisruptionAllowed", "SufficientPods")
     );
     evict(&all[0]).await.unwrap();
     idle(&cluster).await;
-    let known = budgets.get("b").await.unwrap();
-    assert_eq!(allowed(&known), [3, 2, 2, 0], "another pod is there, but not ready");
-    assert!(known.status.unwrap().disrupted_pods.is_none_or(|pods| pods.is_empty()));
+    let latest = budgets.get("b").await.unwrap();
+    assert_eq!(allowed(&latest), [3, 2, 2, 0], "the replacement is not ready");
+    assert!(latest.status.unwrap().disrupted_pods.is_none_or(|pods| pods.is_empty()));
     assert!(is_refused(evict(&all[1]).await.map(drop)));
 
-    // Of what the owners want, not of what is there.
+    // The percentage is of the owners' replicas, not of the existing pods.
     patch(&budgets, "b", json!({"spec": {"minAvailable": null, "maxUnavailable": "50%"}})).await;
     idle(&cluster).await;
     assert_eq!(allowed(&budgets.get("b").await.unwrap()), [3, 1, 2, 1]);
@@ -393,7 +403,7 @@ async fn a_budget_keeps_pods_from_being_evicted() {
 }
 
 #[tokio::test]
-async fn a_pod_that_never_came_to_a_node_ends() {
+async fn deleted_pod_without_a_node_fails() {
     let cluster = start().await;
     let client = cluster.client();
     let pods = api::<Pod>(&client);

@@ -1,4 +1,4 @@
-//! The kube crate as a client of ours: the same steps within the process and over the network.
+//! The kube crate as a client: the same steps in-process and over the network.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 async fn start() -> (Handle, TempDir) {
@@ -30,7 +30,7 @@ async fn start() -> (Handle, TempDir) {
     (Coracle::start(config).await.unwrap(), dir)
 }
 
-/// A client with the certificates of the admin kubeconfig.
+/// A client with the certificates of the administrator's kubeconfig.
 async fn over_the_network(cluster: &Handle) -> Client {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig().unwrap()).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -38,7 +38,7 @@ async fn over_the_network(cluster: &Handle) -> Client {
 }
 
 #[tokio::test]
-async fn kube_works_within_the_process() {
+async fn kube_client_works_in_process() {
     let (cluster, _dir) = start().await;
     let client = cluster.client();
     tokio::time::timeout(LIMIT, everything(client)).await.unwrap();
@@ -46,7 +46,7 @@ async fn kube_works_within_the_process() {
 }
 
 #[tokio::test]
-async fn kube_works_over_the_network() {
+async fn kube_client_works_over_the_network() {
     let (cluster, _dir) = start().await;
     let client = over_the_network(&cluster).await;
     tokio::time::timeout(LIMIT, everything(client)).await.unwrap();
@@ -54,12 +54,12 @@ async fn kube_works_over_the_network() {
 }
 
 async fn everything(client: Client) {
-    objects_are_made_read_changed_and_deleted(&client).await;
-    changes_are_told(&client).await;
+    objects_are_created_read_replaced_and_deleted(&client).await;
+    changes_are_watched(&client).await;
     patches_of_every_type_are_applied(&client).await;
     fields_have_owners(&client).await;
     kinds_are_discovered(&client).await;
-    errors_are_told_apart(&client).await;
+    errors_have_their_codes_and_reasons(&client).await;
 }
 
 fn config_map(name: &str, data: Value) -> ConfigMap {
@@ -70,7 +70,7 @@ fn value<'a>(map: &'a ConfigMap, key: &str) -> Option<&'a str> {
     map.data.as_ref()?.get(key).map(String::as_str)
 }
 
-async fn objects_are_made_read_changed_and_deleted(client: &Client) {
+async fn objects_are_created_read_replaced_and_deleted(client: &Client) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let made = maps.create(&PostParams::default(), &config_map("crud", json!({"a": "1"}))).await.unwrap();
     assert!(made.uid().is_some() && made.creation_timestamp().is_some());
@@ -92,7 +92,7 @@ async fn objects_are_made_read_changed_and_deleted(client: &Client) {
     assert!(maps.get_opt("crud").await.unwrap().is_none());
 }
 
-async fn changes_are_told(client: &Client) {
+async fn changes_are_watched(client: &Client) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let params = WatchParams::default().fields("metadata.name=watched");
     let from = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
@@ -103,9 +103,9 @@ async fn changes_are_told(client: &Client) {
     made.data = Some([("a".to_owned(), "2".to_owned())].into());
     maps.replace("watched", &PostParams::default(), &made).await.unwrap();
     maps.delete("watched", &DeleteParams::default()).await.unwrap();
-    let mut told = Vec::new();
-    while told.len() < 3 {
-        told.push(match events.try_next().await.unwrap().expect("the watch goes on") {
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        seen.push(match events.try_next().await.unwrap().expect("the watch ended") {
             WatchEvent::Added(map) => ("added", value(&map, "a").map(str::to_owned)),
             WatchEvent::Modified(map) => ("modified", value(&map, "a").map(str::to_owned)),
             WatchEvent::Deleted(map) => ("deleted", value(&map, "a").map(str::to_owned)),
@@ -113,7 +113,7 @@ async fn changes_are_told(client: &Client) {
         });
     }
     let expected = [("added", "1"), ("modified", "2"), ("deleted", "2")];
-    assert_eq!(told, expected.map(|(event, value)| (event, Some(value.to_owned()))));
+    assert_eq!(seen, expected.map(|(event, value)| (event, Some(value.to_owned()))));
     maps.delete("unwatched", &DeleteParams::default()).await.unwrap();
 }
 
@@ -160,7 +160,7 @@ async fn patches_of_every_type_are_applied(client: &Client) {
     deployments.delete("web", &DeleteParams::default()).await.unwrap();
 }
 
-/// By hand: kube's own type for this needs one more crate.
+/// Without kube's own type for JSON patches, which needs one more crate.
 async fn json_patch(client: &Client, operations: &Value) -> kube::Result<Value> {
     let request = http::Request::patch("/apis/apps/v1/namespaces/default/deployments/web")
         .header(http::header::CONTENT_TYPE, "application/json-patch+json")
@@ -178,7 +178,7 @@ async fn fields_have_owners(client: &Client) {
     let mine = PatchParams::apply("mine");
     maps.patch("applied", &mine, &apply(json!({"a": "1", "b": "2"}))).await.unwrap();
     let map = maps.patch("applied", &mine, &apply(json!({"a": "1"}))).await.unwrap();
-    assert_eq!(value(&map, "b"), None, "what its owner applies no more is gone");
+    assert_eq!(value(&map, "b"), None, "a field that is no longer applied is removed");
     let yours = PatchParams::apply("yours");
     let refused = maps.patch("applied", &yours, &apply(json!({"a": "9"}))).await.unwrap_err();
     assert!(matches!(refused, kube::Error::Api(status) if status.code == 409));
@@ -204,7 +204,7 @@ async fn kinds_are_discovered(client: &Client) {
     assert_eq!(namespaces.get("default").await.unwrap().data["status"]["phase"], "Active");
 }
 
-async fn errors_are_told_apart(client: &Client) {
+async fn errors_have_their_codes_and_reasons(client: &Client) {
     let namespaces = Api::<Namespace>::all(client.clone());
     let code = |error: kube::Error| match error {
         kube::Error::Api(status) => (status.code, status.reason),

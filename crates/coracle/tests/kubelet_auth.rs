@@ -1,4 +1,4 @@
-//! Who may use a node's API, decided by a real server: a token of a service account, and the roles it has.
+//! Authorization for the kubelet's API, decided by a real server: a service account token and its roles.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -20,14 +20,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt, service_fn};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn object<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// A service account that may see the node's metrics, and a token of it.
+/// Creates a service account with access to the node's metrics, and a token of it.
 async fn scraper(client: &Client) -> String {
     let params = PostParams::default();
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
@@ -48,8 +48,8 @@ async fn scraper(client: &Client) -> String {
     token.status.unwrap().token.unwrap()
 }
 
-/// The code with which a node answers.
-async fn asked(layer: &AuthLayer<ApiReviewer>, path: &str, token: &str) -> u16 {
+/// The status code of a request to the kubelet's API.
+async fn status_code(layer: &AuthLayer<ApiReviewer>, path: &str, token: &str) -> u16 {
     let service =
         service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("in"))));
     let mut request = Request::builder().uri(path);
@@ -59,11 +59,12 @@ async fn asked(layer: &AuthLayer<ApiReviewer>, path: &str, token: &str) -> u16 {
     layer.layer(service).oneshot(request.body(()).unwrap()).await.unwrap().status().as_u16()
 }
 
-/// A new layer remembers nothing, and what has been written is known a moment later.
+/// Each attempt uses a new layer without cached reviews, because writes become visible to authorization a
+/// moment later.
 async fn until_allowed(client: &Client, path: &str, token: &str) {
     loop {
         let layer = AuthLayer::new("node", ApiReviewer::new(client.clone()), Clock::system());
-        if asked(&layer, path, token).await == 200 {
+        if status_code(&layer, path, token).await == 200 {
             return;
         }
         tokio::task::yield_now().await;
@@ -71,7 +72,7 @@ async fn until_allowed(client: &Client, path: &str, token: &str) {
 }
 
 #[tokio::test]
-async fn tokens_and_roles_of_the_cluster_count() {
+async fn kubelet_api_accepts_tokens_and_roles_of_the_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new(dir.path()) };
     let cluster = Coracle::start(config).await.unwrap();
@@ -89,7 +90,7 @@ async fn tokens_and_roles_of_the_cluster_count() {
         ("/stats/summary", &token, 403),
         ("/metrics/../exec/default/p/c", &token, 400),
     ] {
-        assert_eq!(asked(&layer, path, token).await, code, "{path}");
+        assert_eq!(status_code(&layer, path, token).await, code, "{path}");
     }
     cluster.shutdown().await;
 }

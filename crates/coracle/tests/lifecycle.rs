@@ -1,4 +1,4 @@
-//! Clusters that live in this process: start, stop, start again, side by side.
+//! Servers in this process: start, stop, restart, side by side.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,10 +18,10 @@ fn config(data_dir: &Path) -> Config {
 }
 
 async fn start(data_dir: &Path) -> Handle {
-    Coracle::start(config(data_dir)).await.expect("it starts")
+    Coracle::start(config(data_dir)).await.expect("the server starts")
 }
 
-/// The whole answer to a GET, status line first.
+/// The full response to a GET, status line first.
 async fn get(cluster: &Handle, path: &str) -> String {
     let data_dir = cluster.kubeconfig().and_then(Path::parent).expect("it listens");
     let mut roots = RootCertStore::empty();
@@ -44,7 +44,7 @@ async fn get(cluster: &Handle, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_cluster_is_ready_when_started_and_gone_when_shut_down() {
+async fn server_is_ready_when_started_and_gone_when_shut_down() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = start(dir.path()).await;
     let address = cluster.addresses()[0];
@@ -59,7 +59,7 @@ async fn a_cluster_is_ready_when_started_and_gone_when_shut_down() {
 }
 
 #[tokio::test]
-async fn clusters_live_side_by_side() {
+async fn servers_run_side_by_side() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let clusters = [start(one.path()).await, start(two.path()).await];
     for cluster in &clusters {
@@ -71,7 +71,7 @@ async fn clusters_live_side_by_side() {
 }
 
 #[tokio::test]
-async fn second_cluster_in_a_directory_is_rejected_whatever_the_stores_are() {
+async fn second_server_on_a_directory_is_rejected_whatever_the_stores_are() {
     for (first, second) in [
         (StoreConfig::Disk, StoreConfig::Disk),
         (StoreConfig::Disk, StoreConfig::Memory),
@@ -88,14 +88,17 @@ async fn second_cluster_in_a_directory_is_rejected_whatever_the_stores_are() {
         };
         assert_eq!((path.as_path(), *pid), (dir.path(), Some(std::process::id())));
         assert_eq!(std::fs::read(cluster.kubeconfig().unwrap()).unwrap(), kubeconfig);
-        assert!(get(&cluster, "/livez").await.ends_with("ok"), "its certificates are untouched");
+        assert!(
+            get(&cluster, "/livez").await.ends_with("ok"),
+            "the certificates of the first server are untouched"
+        );
         cluster.shutdown().await;
         Coracle::start(on(&second)).await.unwrap().shutdown().await;
     }
 }
 
 #[tokio::test]
-async fn cluster_that_cannot_start_unlocks_its_directory() {
+async fn server_that_fails_to_start_unlocks_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     let mut unreadable = config(dir.path());
     unreadable.authentication.token_file = Some(dir.path().join("no-such-file"));
@@ -104,7 +107,7 @@ async fn cluster_that_cannot_start_unlocks_its_directory() {
 }
 
 #[tokio::test]
-async fn clusters_in_memory_that_do_not_listen_need_no_directory_of_their_own() {
+async fn in_memory_servers_without_listeners_can_share_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     let unreachable = || Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new(dir.path()) };
     let clusters =
@@ -116,7 +119,7 @@ async fn clusters_in_memory_that_do_not_listen_need_no_directory_of_their_own() 
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_refused_before_anything_is_written() {
+async fn address_in_use_is_rejected_before_anything_is_written() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let cluster = start(one.path()).await;
     let data_dir = two.path().join("data");
@@ -128,7 +131,7 @@ async fn an_address_in_use_is_refused_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn spoilt_certificates_are_refused_and_nothing_is_left_running() {
+async fn malformed_certificate_fails_the_start_and_leaves_nothing_running() {
     let dir = tempfile::tempdir().unwrap();
     start(dir.path()).await.shutdown().await;
     let file = dir.path().join("pki/ca.crt");
@@ -141,7 +144,7 @@ async fn spoilt_certificates_are_refused_and_nothing_is_left_running() {
 }
 
 #[tokio::test]
-async fn a_cluster_in_memory_touches_no_disk_and_needs_no_port() {
+async fn in_memory_server_without_listeners_touches_no_disk() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().join("data");
     let config = Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new(&data_dir) };

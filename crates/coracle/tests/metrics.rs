@@ -1,4 +1,4 @@
-//! What `/metrics` tells of controllers.
+//! Controller metrics in `/metrics`.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use serde_json::{Value, json};
 use support::wait_for;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn start() -> Handle {
@@ -65,7 +65,7 @@ async fn serve_three_pods(cluster: &Handle) {
     let are_ready =
         |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.ready_replicas == Some(3));
     wait_for(LIMIT, &sets, "web", are_ready).await;
-    // Their addresses are told, too.
+    // The EndpointSlices are up to date, too.
     idle(cluster).await;
 }
 
@@ -76,7 +76,7 @@ async fn patch_replicas(cluster: &Handle, replicas: i32) {
 }
 
 #[tokio::test]
-async fn what_controllers_do_is_counted() {
+async fn controller_metrics_count_reconciled_objects() {
     let cluster = start().await;
     run_a_job(&cluster).await;
     serve_three_pods(&cluster).await;
@@ -129,7 +129,7 @@ async fn what_controllers_do_is_counted() {
 }
 
 #[tokio::test]
-async fn every_name_and_every_series_is_told_once() {
+async fn metric_names_and_series_are_unique() {
     let cluster = start().await;
     idle(&cluster).await;
     let page = page(&cluster).await;
@@ -141,11 +141,11 @@ async fn every_name_and_every_series_is_told_once() {
             assert!(names.insert(name), "{name} is declared twice");
         } else if !line.starts_with('#') {
             assert!(line.starts_with(name), "{line} is not of {name}");
-            assert!(series.insert(line.rsplit_once(' ').unwrap().0), "{line} is told twice");
+            assert!(series.insert(line.rsplit_once(' ').unwrap().0), "{line} is duplicated");
         }
     }
     let added = value(&page, "workqueue_adds_total{name=\"serviceaccount\"}");
-    assert!(added.unwrap() >= 4.0, "every cluster begins with four namespaces");
+    assert!(added.unwrap() >= 4.0, "every cluster has four namespaces initially");
     let taken = value(&page, "workqueue_queue_duration_seconds_count{name=\"serviceaccount\"}");
     assert!(taken.unwrap() >= 4.0);
     cluster.shutdown().await;

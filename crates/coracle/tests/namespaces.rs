@@ -1,4 +1,4 @@
-//! Deleting a namespace deletes its objects, however short its life was.
+//! Deletion of namespaces deletes their objects, however short-lived the namespace is.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,13 +19,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; a test that waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How many namespaces are created and deleted, one after the other.
+/// Number of namespaces that are created and deleted, one after the other.
 const ROUNDS: usize = 48;
 
-/// How many clients create objects in each.
+/// Number of clients that create objects in each.
 const WRITERS: usize = 4;
 
 async fn start(dir: &Path, store: StoreConfig, controllers: bool) -> Handle {
@@ -63,22 +63,22 @@ where
         .collect()
 }
 
-/// Creates objects in a namespace until the server refuses one.
-async fn create_until_refused(client: &Client, namespace: &str, writer: usize) -> Refused {
+/// Creates objects in a namespace until the server rejects one.
+async fn create_until_rejected(client: &Client, namespace: &str, writer: usize) -> FirstRejection {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     for number in 0.. {
         let map = json!({"metadata": {"name": format!("m{writer}-{number}")}});
         match maps.create(&PostParams::default(), &object(map)).await {
             Ok(_) => {}
-            Err(coracle::kube::Error::Api(status)) => return Refused { number, code: status.code },
+            Err(coracle::kube::Error::Api(status)) => return FirstRejection { number, code: status.code },
             Err(error) => panic!("{error}"),
         }
     }
     unreachable!("it goes on until it is refused")
 }
 
-/// The end of [`create_until_refused`].
-struct Refused {
+/// The result of [`create_until_rejected`].
+struct FirstRejection {
     number: usize,
     code: u16,
 }
@@ -86,7 +86,7 @@ struct Refused {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
     let dir = tempfile::tempdir().unwrap();
-    // On disk, where a commit takes long enough for a namespace to go meanwhile.
+    // On disk, where a commit takes long enough for a namespace to be deleted meanwhile.
     let cluster = start(dir.path(), StoreConfig::Disk, true).await;
     let client = cluster.client();
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
@@ -97,18 +97,18 @@ async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
         let jobs = Api::<Job>::namespaced(client.clone(), &name);
         let job = json!({"metadata": {"name": "j"}, "spec": {"parallelism": 3, "template": template}});
         jobs.create(&PostParams::default(), &object(job)).await.unwrap();
-        let writers = join_all((0..WRITERS).map(|writer| create_until_refused(&client, &name, writer)));
+        let writers = join_all((0..WRITERS).map(|writer| create_until_rejected(&client, &name, writer)));
         let deletion = async {
-            // The controllers get some turns to act on the Job, more with each round.
+            // Gives the controllers time to act on the Job, more with each round.
             for _ in 0..round % 12 {
                 let pods = Api::<Pod>::namespaced(client.clone(), &name);
                 pods.list(&ListParams::default()).await.unwrap();
             }
             Api::<Namespace>::all(client.clone()).delete(&name, &DeleteParams::default()).await.unwrap();
         };
-        let (refused, ()) = tokio::join!(writers, deletion);
-        assert!(refused.iter().all(|refused| matches!(refused.code, 403 | 404)));
-        created += refused.iter().map(|refused| refused.number).sum::<usize>();
+        let (rejected, ()) = tokio::join!(writers, deletion);
+        assert!(rejected.iter().all(|rejected| matches!(rejected.code, 403 | 404)));
+        created += rejected.iter().map(|rejected| rejected.number).sum::<usize>();
     }
     assert!(created > 0, "no object was created before its namespace was deleted");
     idle(&cluster).await;
@@ -118,11 +118,11 @@ async fn namespace_deleted_while_objects_are_created_leaves_none_behind() {
     assert_eq!(orphans::<ConfigMap>(&client).await, [""; 0]);
     assert_eq!(orphans::<ServiceAccount>(&client).await, [""; 0]);
     let namespaces = Api::<Namespace>::all(client.clone()).list(&ListParams::default()).await.unwrap();
-    assert!(namespaces.iter().all(|one| !one.name_any().starts_with("short-")), "all are gone");
+    assert!(namespaces.iter().all(|one| !one.name_any().starts_with("short-")), "all namespaces are deleted");
     cluster.shutdown().await;
 }
 
-/// Waits until no object of this name is left.
+/// Waits until no object of this name exists.
 async fn wait_until_gone<K>(api: &Api<K>, name: &str)
 where
     K: Resource + Clone + DeserializeOwned + Debug,
@@ -144,7 +144,7 @@ where
     tokio::time::timeout(LIMIT, gone).await.unwrap_or_else(|_| panic!("{name} is still there"));
 }
 
-/// Leaves objects in a namespace that is gone, as servers did whose creates were not bound to their namespace.
+/// Leaves objects in a deleted namespace, as servers did whose creates were not bound to their namespace.
 async fn leave_orphans(client: &Client) {
     create_namespace(client, "gone").await;
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "gone");
@@ -181,7 +181,7 @@ async fn objects_of_a_missing_namespace_are_deleted_at_the_next_start() {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), "gone");
     wait_until_gone(&maps, "plain").await;
     wait_until_gone(&Api::<Pod>::namespaced(client.clone(), "gone"), "p").await;
-    // Others hold this one, and can let it go although its namespace is gone.
+    // This one has a finalizer, which can be removed although its namespace is gone.
     idle(&cluster).await;
     assert!(maps.get("held").await.unwrap().metadata.deletion_timestamp.is_some());
     let let_go = json!({"metadata": {"finalizers": null}});

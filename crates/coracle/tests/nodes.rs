@@ -1,4 +1,4 @@
-//! What becomes of nodes, and of addresses.
+//! Node lifecycle, taint-based eviction, and allocation of node and service addresses.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -15,10 +15,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A cluster in memory that nobody can reach.
+/// An in-memory server without listeners.
 async fn start(change: impl FnOnce(&mut Config)) -> Handle {
     let mut config =
         Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new("/nothing/is/written/there") };
@@ -36,7 +36,7 @@ async fn create<K: Clone + DeserializeOwned + Serialize + Debug>(api: &Api<K>, o
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
 }
 
-/// Makes a node that says whether it is ready.
+/// Creates a node with this status of its Ready condition.
 async fn create_node(client: &Client, name: &str, ready: &str) {
     create(&Api::<Node>::all(client.clone()), json!({"metadata": {"name": name}})).await;
     report(client, name, ready).await;
@@ -59,7 +59,7 @@ async fn taints(client: &Client, name: &str) -> Vec<(String, String)> {
     taints
 }
 
-fn these(taints: &[(&str, &str)]) -> Vec<(String, String)> {
+fn taints_of(taints: &[(&str, &str)]) -> Vec<(String, String)> {
     taints.iter().map(|(key, effect)| (format!("node.kubernetes.io/{key}"), effect.to_string())).collect()
 }
 
@@ -73,7 +73,7 @@ async fn create_pod(client: &Client, name: &str, tolerations: Value) {
     pods.patch_status(name, &PatchParams::default(), &status).await.unwrap();
 }
 
-/// A condition of a pod as status and reason.
+/// Status and reason of a pod's condition.
 async fn pod_condition(client: &Client, name: &str, r#type: &str) -> Option<(String, Option<String>)> {
     let pod = Api::<Pod>::namespaced(client.clone(), "default").get(name).await.unwrap();
     let conditions = pod.status.unwrap().conditions.unwrap();
@@ -84,13 +84,13 @@ async fn pod_condition(client: &Client, name: &str, r#type: &str) -> Option<(Str
 async fn messages(client: &Client, reason: &str) -> Vec<String> {
     let events =
         Api::<Event>::namespaced(client.clone(), "default").list(&ListParams::default()).await.unwrap();
-    let told = events.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
-    told.filter_map(|event| event.message).collect()
+    let event_messages = events.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+    event_messages.filter_map(|event| event.message).collect()
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_heard_of_is_not_ready() {
-    // Whatever a node says, it is too long ago.
+async fn node_without_heartbeat_becomes_not_ready() {
+    // Any heartbeat is too old.
     let monitor = NodeMonitor { grace_period: Duration::ZERO, ..NodeMonitor::default() };
     let cluster = start(|config| config.node_monitor = monitor).await;
     let client = cluster.client();
@@ -100,19 +100,20 @@ async fn a_node_that_is_not_heard_of_is_not_ready() {
     let node = Api::<Node>::all(client.clone()).get("a").await.unwrap();
     assert_eq!(node.annotations()["node.alpha.kubernetes.io/ttl"], "0");
     let conditions = node.status.unwrap().conditions.unwrap();
-    let said: Vec<_> = conditions.iter().map(|said| (&*said.type_, &*said.status)).collect();
+    let statuses: Vec<_> =
+        conditions.iter().map(|condition| (&*condition.type_, &*condition.status)).collect();
     for r#type in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
-        assert!(said.contains(&(r#type, "Unknown")), "{said:?}");
+        assert!(statuses.contains(&(r#type, "Unknown")), "{statuses:?}");
     }
     assert_eq!(conditions[0].reason.as_deref(), Some("NodeStatusUnknown"));
     assert_eq!(conditions[0].message.as_deref(), Some("Kubelet stopped posting node status."));
-    // There is no node that is well, so nobody has to leave.
-    assert_eq!(taints(&client, "a").await, these(&[("unreachable", "NoSchedule")]));
+    // No node is healthy, so no pods are evicted.
+    assert_eq!(taints(&client, "a").await, taints_of(&[("unreachable", "NoSchedule")]));
     assert_eq!(pod_condition(&client, "p", "Ready").await, Some(("False".to_owned(), None)));
     assert_eq!(messages(&client, "RegisteredNode").await, ["Node a event: Registered Node a in Controller"]);
-    let mut told = messages(&client, "NodeNotReady").await;
-    told.retain(|message| message != "Node a status is now: NodeNotReady");
-    assert_eq!(told, ["Node is not ready"]);
+    let mut event_messages = messages(&client, "NodeNotReady").await;
+    event_messages.retain(|message| message != "Node a status is now: NodeNotReady");
+    assert_eq!(event_messages, ["Node is not ready"]);
 
     Api::<Node>::all(client.clone()).delete("a", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
@@ -121,26 +122,26 @@ async fn a_node_that_is_not_heard_of_is_not_ready() {
 }
 
 #[tokio::test]
-async fn conditions_become_taints() {
+async fn node_conditions_become_taints() {
     let cluster = start(|_| {}).await;
     let client = cluster.client();
     create_node(&client, "a", "False").await;
     create_node(&client, "b", "True").await;
     idle(&cluster).await;
-    let both = these(&[("not-ready", "NoExecute"), ("not-ready", "NoSchedule")]);
+    let both = taints_of(&[("not-ready", "NoExecute"), ("not-ready", "NoSchedule")]);
     assert_eq!(taints(&client, "a").await, both);
-    assert_eq!(taints(&client, "b").await, these(&[]));
+    assert_eq!(taints(&client, "b").await, taints_of(&[]));
     report(&client, "a", "True").await;
     let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
     Api::<Node>::all(client.clone()).patch("b", &PatchParams::default(), &cordon).await.unwrap();
     idle(&cluster).await;
-    assert_eq!(taints(&client, "a").await, these(&[]));
-    assert_eq!(taints(&client, "b").await, these(&[("unschedulable", "NoSchedule")]));
+    assert_eq!(taints(&client, "a").await, taints_of(&[]));
+    assert_eq!(taints(&client, "b").await, taints_of(&[("unschedulable", "NoSchedule")]));
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn pods_leave_nodes_that_they_do_not_tolerate() {
+async fn pods_without_toleration_are_evicted_from_tainted_nodes() {
     let cluster = start(|_| {}).await;
     let client = cluster.client();
     create_node(&client, "a", "True").await;
@@ -171,7 +172,7 @@ async fn pods_leave_nodes_that_they_do_not_tolerate() {
 }
 
 #[tokio::test]
-async fn nodes_get_addresses_for_their_pods() {
+async fn nodes_get_pod_cidrs() {
     let ranges = vec!["10.1.0.0/23".parse().unwrap(), "fd00:1::/56".parse().unwrap()];
     let cidrs = NodeCidrs::new(ranges, 24, 64).unwrap();
     let cluster = start(|config| config.node_cidrs = Some(cidrs)).await;
@@ -184,7 +185,7 @@ async fn nodes_get_addresses_for_their_pods() {
     }
     assert_eq!(cidrs("a").await.unwrap(), ["10.1.0.0/24", "fd00:1::/64"]);
     assert_eq!(cidrs("b").await.unwrap(), ["10.1.1.0/24", "fd00:1:0:1::/64"]);
-    assert_eq!(cidrs("c").await, None, "there is nothing left");
+    assert_eq!(cidrs("c").await, None, "the range is exhausted");
     assert_eq!(messages(&client, "CIDRNotAvailable").await, ["Node c status is now: CIDRNotAvailable"]);
     nodes.delete("a", &DeleteParams::default()).await.unwrap();
     idle(&cluster).await;
@@ -193,7 +194,7 @@ async fn nodes_get_addresses_for_their_pods() {
 }
 
 #[tokio::test]
-async fn a_range_stays_while_services_have_addresses_of_it() {
+async fn service_cidr_in_use_is_not_deleted() {
     let cluster = start(|_| {}).await;
     let client = cluster.client();
     let ranges = Api::<ServiceCIDR>::all(client.clone());
@@ -208,7 +209,11 @@ async fn a_range_stays_while_services_have_addresses_of_it() {
     let finalizer = ["networking.k8s.io/service-cidr-finalizer"];
     assert_eq!(ranges.get("more").await.unwrap().finalizers(), finalizer);
     assert_eq!(ready("more").await, ("True".to_owned(), String::new()));
-    assert_eq!(ranges.get("kubernetes").await.unwrap().finalizers(), finalizer, "from the beginning");
+    assert_eq!(
+        ranges.get("kubernetes").await.unwrap().finalizers(),
+        finalizer,
+        "the initial range has the finalizer"
+    );
 
     let services = Api::<Service>::namespaced(client.clone(), "default");
     let spec = json!({"clusterIP": "10.200.0.5", "ports": [{"port": 80}]});
@@ -221,7 +226,7 @@ async fn a_range_stays_while_services_have_addresses_of_it() {
 }
 
 #[tokio::test]
-async fn addresses_of_services_come_back() {
+async fn deleted_ip_address_of_a_service_is_recreated() {
     let cluster = start(|_| {}).await;
     let client = cluster.client();
     let (services, addresses) =
@@ -229,7 +234,11 @@ async fn addresses_of_services_come_back() {
     let service =
         create(&services, json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})).await;
     idle(&cluster).await;
-    assert_eq!(messages(&client, "ClusterIPNotAllocated").await, [""; 0], "it was noted at once");
+    assert_eq!(
+        messages(&client, "ClusterIPNotAllocated").await,
+        [""; 0],
+        "the address was allocated on creation"
+    );
     let ip = service.spec.unwrap().cluster_ip.unwrap();
     let before = addresses.get(&ip).await.unwrap();
     addresses.delete(&ip, &DeleteParams::default()).await.unwrap();
@@ -237,7 +246,7 @@ async fn addresses_of_services_come_back() {
     let after = addresses.get(&ip).await.unwrap();
     assert_ne!(before.uid(), after.uid());
     assert_eq!((before.spec, before.metadata.labels), (after.spec, after.metadata.labels));
-    let told = format!("Cluster IP [IPv4]: {ip} is not allocated; repairing");
-    assert_eq!(messages(&client, "ClusterIPNotAllocated").await, [told]);
+    let event_messages = format!("Cluster IP [IPv4]: {ip} is not allocated; repairing");
+    assert_eq!(messages(&client, "ClusterIPNotAllocated").await, [event_messages]);
     cluster.shutdown().await;
 }

@@ -1,4 +1,5 @@
-//! Files that another user of the machine could have written are refused at the start, with the fix.
+//! Files that another user of the machine could have written are rejected at the start, with a command that
+//! fixes it.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -10,14 +11,14 @@ use std::path::Path;
 use coracle::{Config, Coracle, StoreConfig};
 use tempfile::TempDir;
 
-/// The user id of `nobody`, which no test runs as.
+/// The user ID of `nobody`, which no test runs as.
 const OTHER_USER: u32 = 65534;
 
 fn config(data_dir: &Path, store: StoreConfig) -> Config {
     Config { store, listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))], ..Config::new(data_dir) }
 }
 
-/// A directory in which a cluster has run.
+/// A data directory that was used before.
 async fn used() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     Coracle::start(config(dir.path(), StoreConfig::Disk)).await.unwrap().shutdown().await;
@@ -29,7 +30,7 @@ async fn refusal(dir: &TempDir) -> String {
     error.to_string()
 }
 
-/// The files and directories that are trusted.
+/// The files and directories whose ownership is checked.
 const TRUSTED: &[&str] = &[
     "",
     "pki",
@@ -43,7 +44,7 @@ const TRUSTED: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn file_writable_by_others_is_refused_and_served_again_after_the_fix() {
+async fn file_writable_by_others_is_rejected_until_fixed() {
     let dir = used().await;
     for name in TRUSTED {
         let path = dir.path().join(name);
@@ -61,13 +62,13 @@ async fn file_writable_by_others_is_refused_and_served_again_after_the_fix() {
 }
 
 #[tokio::test]
-async fn file_of_another_user_is_refused() {
+async fn file_of_another_user_is_rejected() {
     let dir = used().await;
     for name in TRUSTED {
         let path = dir.path().join(name);
         if !rustix::process::geteuid().is_root() {
             // Only root can change the owner of a file; the rule itself has a unit test.
-            assert!(chown(&path, Some(OTHER_USER), None).is_err(), "only root gives files away");
+            assert!(chown(&path, Some(OTHER_USER), None).is_err(), "only root can change the owner");
             continue;
         }
         chown(&path, Some(OTHER_USER), None).unwrap();
@@ -79,7 +80,7 @@ async fn file_of_another_user_is_refused() {
 }
 
 #[tokio::test]
-async fn private_key_readable_by_others_is_refused() {
+async fn private_key_readable_by_others_is_rejected() {
     let dir = used().await;
     let key = dir.path().join("pki/ca.key");
     fs::set_permissions(&key, Permissions::from_mode(0o640)).unwrap();
@@ -99,14 +100,14 @@ async fn symbolic_links_in_the_data_directory_are_not_followed() {
         fs::remove_file(&path).unwrap();
         fs::rename(&moved, &path).unwrap();
     }
-    // The directory itself is the user's own choice.
+    // A link to the data directory itself is followed.
     let link = other.path().join("data");
     symlink(dir.path(), &link).unwrap();
     Coracle::start(config(&link, StoreConfig::Disk)).await.unwrap().shutdown().await;
 }
 
 #[tokio::test]
-async fn directory_of_a_cluster_in_memory_is_checked_too() {
+async fn directory_of_an_in_memory_server_is_checked_too() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
     let error = Coracle::start(config(dir.path(), StoreConfig::Memory)).await.unwrap_err();
@@ -116,7 +117,7 @@ async fn directory_of_a_cluster_in_memory_is_checked_too() {
 }
 
 #[tokio::test]
-async fn token_file_writable_by_others_is_refused() {
+async fn token_file_writable_by_others_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tokens.csv");
     fs::write(&file, "secret-token-1,jane,1\n").unwrap();

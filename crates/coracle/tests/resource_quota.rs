@@ -1,4 +1,4 @@
-//! Quotas say what is used, and give back what is not used any more.
+//! ResourceQuotas: usage is counted, and released by deletion.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NAMESPACE: &str = "default";
@@ -31,7 +31,10 @@ async fn start() -> Handle {
 }
 
 async fn idle(cluster: &Handle) {
-    tokio::time::timeout(LIMIT, cluster.run_until_idle()).await.expect("it comes to rest").unwrap();
+    tokio::time::timeout(LIMIT, cluster.run_until_idle())
+        .await
+        .expect("the controllers become idle")
+        .unwrap();
 }
 
 fn objects<K>(client: &Client) -> Api<K>
@@ -59,7 +62,7 @@ async fn used(client: &Client) -> Value {
     serde_json::to_value(status.used.unwrap()).unwrap()
 }
 
-/// How many config maps there are.
+/// The number of ConfigMaps.
 async fn config_maps(client: &Client) -> String {
     objects::<ConfigMap>(client).list(&ListParams::default()).await.unwrap().items.len().to_string()
 }
@@ -71,7 +74,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_there_is_counted_and_what_goes_is_given_back() {
+async fn quota_counts_existing_objects_and_releases_deleted_ones() {
     let cluster = start().await;
     let client = cluster.client();
     let pods = objects::<Pod>(&client);
@@ -112,7 +115,7 @@ async fn what_is_there_is_counted_and_what_goes_is_given_back() {
 }
 
 #[tokio::test]
-async fn pods_that_have_ended_use_nothing() {
+async fn ended_pods_do_not_count_against_the_quota() {
     let cluster = start().await;
     let client = cluster.client();
     let pods = objects::<Pod>(&client);
@@ -132,7 +135,7 @@ async fn pods_that_have_ended_use_nothing() {
 }
 
 #[tokio::test]
-async fn custom_objects_are_counted_from_the_moment_they_are_served() {
+async fn custom_resources_are_counted_as_soon_as_they_are_served() {
     let cluster = start().await;
     let client = cluster.client();
     limit(&client, json!({"hard": {"count/boats.example.org": "1", "count/configmaps": "3"}})).await;

@@ -1,4 +1,4 @@
-//! Roles that are made of others, in a whole cluster.
+//! Aggregated ClusterRoles in a running server.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn start() -> (Handle, TempDir) {
@@ -39,7 +39,7 @@ fn role(name: &str, rest: Value) -> ClusterRole {
 }
 
 #[tokio::test]
-async fn what_a_cluster_begins_with_is_added_up_already() {
+async fn initial_cluster_roles_are_aggregated_already() {
     let (cluster, _dir) = start().await;
     let roles = Api::<ClusterRole>::all(cluster.client());
     idle(&cluster).await;
@@ -55,7 +55,7 @@ async fn what_a_cluster_begins_with_is_added_up_already() {
 }
 
 #[tokio::test]
-async fn a_labelled_role_becomes_part_of_edit_and_admin() {
+async fn labelled_role_is_aggregated_to_edit_and_admin() {
     let (cluster, _dir) = start().await;
     let roles = Api::<ClusterRole>::all(cluster.client());
     let [edit, admin, view] =
@@ -67,7 +67,7 @@ async fn a_labelled_role_becomes_part_of_edit_and_admin() {
     idle(&cluster).await;
     let own: PolicyRule = serde_json::from_value(own).unwrap();
     let first = |rules: Vec<PolicyRule>| rules.first().cloned();
-    // By name it comes before `system:aggregate-to-edit`.
+    // By name it precedes `system:aggregate-to-edit`.
     assert_eq!(first(rules(&roles, "edit").await), Some(own.clone()));
     assert_eq!(first(rules(&roles, "admin").await), Some(own));
     assert_eq!(rules(&roles, "edit").await.len(), edit.len() + 1);
@@ -82,7 +82,7 @@ async fn a_labelled_role_becomes_part_of_edit_and_admin() {
 }
 
 #[tokio::test]
-async fn rules_of_ones_own_do_not_last_in_a_role_made_of_others() {
+async fn own_rules_of_an_aggregated_role_are_overwritten() {
     let (cluster, _dir) = start().await;
     let roles = Api::<ClusterRole>::all(cluster.client());
     let nodes = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["nodes"]});

@@ -1,4 +1,4 @@
-//! Pods find their nodes.
+//! The scheduler in a running server.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,10 +17,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::wait_for;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A cluster in memory that nobody else can reach.
+/// An in-memory server without listeners.
 async fn start() -> Handle {
     let mut config = Config::new("/nothing/is/written/there");
     config.store = StoreConfig::Memory;
@@ -75,8 +75,8 @@ fn is_refused(pod: &Pod) -> bool {
     scheduled(pod).is_some_and(|condition| condition.status == "False")
 }
 
-/// What is told of a pod under a reason.
-async fn told(cluster: &Handle, pod: &str, reason: &str) -> Vec<String> {
+/// Messages of a pod's events with this reason.
+async fn event_messages(cluster: &Handle, pod: &str, reason: &str) -> Vec<String> {
     cluster.run_until_idle().await.unwrap();
     let events = Api::<Event>::namespaced(cluster.client(), "default");
     let fields = format!("involvedObject.name={pod},reason={reason}");
@@ -85,7 +85,7 @@ async fn told(cluster: &Handle, pod: &str, reason: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_pod_finds_its_node_and_people_are_told() {
+async fn scheduled_pod_gets_a_node_and_an_event() {
     let cluster = start().await;
     create_node(&cluster, "n1", "1").await;
     create_node(&cluster, "n2", "4").await;
@@ -94,8 +94,11 @@ async fn a_pod_finds_its_node_and_people_are_told() {
     let web = pods(&cluster).get("web").await.unwrap();
     assert_eq!(node_of(&web), Some("n2"));
     assert_eq!(scheduled(&web).unwrap().status, "True");
-    assert_eq!(told(&cluster, "web", "Scheduled").await, ["Successfully assigned default/web to n2"]);
-    // Somebody else is responsible for this one.
+    assert_eq!(
+        event_messages(&cluster, "web", "Scheduled").await,
+        ["Successfully assigned default/web to n2"]
+    );
+    // Another scheduler is responsible for this one.
     create(&pods(&cluster), pod("other", "1", json!({"schedulerName": "mine"}))).await;
     cluster.run_until_idle().await.unwrap();
     let other = pods(&cluster).get("other").await.unwrap();
@@ -104,7 +107,7 @@ async fn a_pod_finds_its_node_and_people_are_told() {
 }
 
 #[tokio::test]
-async fn a_pod_that_found_no_node_is_tried_when_something_helps() {
+async fn unschedulable_pod_is_retried_after_a_helpful_event() {
     let cluster = start().await;
     create(&pods(&cluster), pod("web", "2", json!({}))).await;
     let web = wait_for(LIMIT, &pods(&cluster), "web", is_refused).await;
@@ -118,14 +121,20 @@ async fn a_pod_that_found_no_node_is_tried_when_something_helps() {
         scheduled(web).is_some_and(|condition| condition.message.as_deref() == Some(message))
     })
     .await;
-    // The last reason may be one of a series, which keeps what was said first; as upstream's events do.
-    let told = told(&cluster, "web", "FailedScheduling").await;
-    assert!(told.iter().any(|note| note == "no nodes available to schedule pods"), "{told:?}");
-    assert!(told.iter().any(|note| note.starts_with("0/1 nodes are available: ")), "{told:?}");
+    // The last event may be part of a series, which keeps its first message, as in kube-scheduler.
+    let event_messages = event_messages(&cluster, "web", "FailedScheduling").await;
+    assert!(
+        event_messages.iter().any(|note| note == "no nodes available to schedule pods"),
+        "{event_messages:?}"
+    );
+    assert!(
+        event_messages.iter().any(|note| note.starts_with("0/1 nodes are available: ")),
+        "{event_messages:?}"
+    );
     create_node(&cluster, "large", "4").await;
     let web = wait_for(LIMIT, &pods(&cluster), "web", |web| node_of(web).is_some()).await;
     assert_eq!(node_of(&web), Some("large"));
-    // The next one has to wait until that one is gone.
+    // The next pod has to wait until this one is deleted.
     create(&pods(&cluster), pod("next", "3", json!({}))).await;
     wait_for(LIMIT, &pods(&cluster), "next", is_refused).await;
     pods(&cluster).delete("web", &DeleteParams::default().grace_period(0)).await.unwrap();
@@ -134,7 +143,7 @@ async fn a_pod_that_found_no_node_is_tried_when_something_helps() {
 }
 
 #[tokio::test]
-async fn gates_hold_a_pod_back() {
+async fn gated_pod_is_not_scheduled() {
     let cluster = start().await;
     create_node(&cluster, "n1", "4").await;
     create(&pods(&cluster), pod("web", "1", json!({"schedulingGates": [{"name": "example.com/wait"}]})))
@@ -150,17 +159,18 @@ async fn gates_hold_a_pod_back() {
 }
 
 #[tokio::test]
-async fn the_important_make_room_for_themselves() {
+async fn higher_priority_pod_preempts() {
     let cluster = start().await;
     create_node(&cluster, "n1", "2").await;
     let classes = Api::<PriorityClass>::all(cluster.client());
     create(&classes, json!({"metadata": {"name": "important"}, "value": 1000})).await;
     create(&pods(&cluster), pod("low", "2", json!({}))).await;
     let low = wait_for(LIMIT, &pods(&cluster), "low", |low| node_of(low).is_some()).await;
-    // Nobody runs pods here: it stays until somebody says that it has ended.
+    // No kubelet runs here: the pod stays until the test deletes it.
     create(&pods(&cluster), pod("high", "1", json!({"priorityClassName": "important"}))).await;
-    let promised = |pod: &Pod| pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
-    wait_for(LIMIT, &pods(&cluster), "high", |high| promised(high).as_deref() == Some("n1")).await;
+    let nominated_node =
+        |pod: &Pod| pod.status.as_ref().and_then(|status| status.nominated_node_name.clone());
+    wait_for(LIMIT, &pods(&cluster), "high", |high| nominated_node(high).as_deref() == Some("n1")).await;
     wait_for(LIMIT, &pods(&cluster), "low", |low| low.meta().deletion_timestamp.is_some()).await;
     let going = pods(&cluster).get("low").await.unwrap();
     let conditions = going.status.as_ref().unwrap().conditions.as_ref().unwrap();
@@ -172,7 +182,7 @@ async fn the_important_make_room_for_themselves() {
     );
     let high = pods(&cluster).get("high").await.unwrap();
     let note = format!("Preempted by pod {} on node n1", high.uid().unwrap());
-    assert_eq!(told(&cluster, "low", "Preempted").await, [note]);
+    assert_eq!(event_messages(&cluster, "low", "Preempted").await, [note]);
     assert_eq!(low.uid(), going.uid());
     pods(&cluster).delete("low", &DeleteParams::default().grace_period(0)).await.unwrap();
     wait_for(LIMIT, &pods(&cluster), "high", |high| node_of(high) == Some("n1")).await;
@@ -180,7 +190,7 @@ async fn the_important_make_room_for_themselves() {
 }
 
 #[tokio::test]
-async fn volumes_that_wait_are_chosen_with_the_node() {
+async fn delayed_volume_is_bound_with_the_node() {
     let cluster = start().await;
     create_node(&cluster, "n1", "4").await;
     create_node(&cluster, "n2", "4").await;
@@ -215,7 +225,7 @@ async fn volumes_that_wait_are_chosen_with_the_node() {
 }
 
 #[tokio::test]
-async fn a_volume_is_made_where_the_pod_goes() {
+async fn volume_is_provisioned_on_the_node_of_the_pod() {
     let cluster = start().await;
     create_node(&cluster, "small", "1").await;
     create_node(&cluster, "large", "4").await;
@@ -233,7 +243,7 @@ async fn a_volume_is_made_where_the_pod_goes() {
 }
 
 #[tokio::test]
-async fn many_pods_are_spread_over_nodes_and_apart_from_those_they_cannot_bear() {
+async fn pods_follow_spread_constraints_and_anti_affinity() {
     let cluster = start().await;
     for name in ["n1", "n2", "n3"] {
         create_node(&cluster, name, "4").await;

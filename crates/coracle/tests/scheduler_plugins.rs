@@ -1,4 +1,4 @@
-//! A program that embeds a cluster brings rules of scheduling along; and what the scheduler tells people.
+//! Scheduler plugins of an embedding program; events and metrics of the scheduler.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use coracle::kube::api::{Api, Patch, PatchParams, PostParams};
 use coracle::scheduler::framework::{Handle as SchedulerHandle, Permit, Plugin, PreFilter, Rejection};
-use coracle::scheduler::{self, PluginConfig, World};
+use coracle::scheduler::{self, ClusterState, PluginConfig};
 use coracle::{Config, Coracle, Extensions, Handle, StartError, StoreConfig};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 use support::wait_for;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Lets pods wait that say so: until as many are there as `gang` says, or for as long as `patience` says.
+/// Permit plugin: a pod with the label `gang` waits until that many members have a node, or for at most
+/// `patience`.
 struct Gang {
     handle: SchedulerHandle,
     patience: Duration,
@@ -29,16 +30,16 @@ impl Plugin for Gang {
         "Gang"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<scheduler::Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<scheduler::Pod>) -> PreFilter<'w> {
         match pod.labels().get("banned") {
             Some(_) => PreFilter::Reject(Rejection::unresolvable("it is banned")),
             None => PreFilter::Skip,
         }
     }
 
-    fn permit(&self, world: &World, pod: &Arc<scheduler::Pod>, _node: &str) -> Permit {
+    fn permit(&self, state: &ClusterState, pod: &Arc<scheduler::Pod>, _node: &str) -> Permit {
         let Some(size) = pod.labels().get("gang") else { return Permit::Allow };
-        let waiting = self.handle.waiting_pods().list(world.cluster());
+        let waiting = self.handle.waiting_pods().list(state.cluster());
         if waiting.len() + 1 < size.parse().unwrap() {
             return Permit::Wait(self.patience);
         }
@@ -47,16 +48,17 @@ impl Plugin for Gang {
     }
 }
 
-/// A cluster in memory with one node, in which the profile `gangs` has the plugin, and what that can do.
+/// An in-memory server with one node and the profile `gangs`, which enables the plugin; and the plugin's
+/// handle.
 async fn start(patience_ms: u64) -> (Handle, SchedulerHandle) {
-    let known = Arc::<OnceLock<SchedulerHandle>>::default();
+    let handle_slot = Arc::<OnceLock<SchedulerHandle>>::default();
     let mut extensions = Extensions::default();
-    let given = Arc::clone(&known);
+    let slot = Arc::clone(&handle_slot);
     extensions.scheduler.registry.add("Gang", move |context| {
         let patience = Duration::from_millis(context.args()["patienceMs"].as_u64().ok_or("no patience")?);
         if context.handle().client().is_some() {
-            // Not when the configuration is only checked.
-            given.set(context.handle()).map_err(|_| "it is made once")?;
+            // Not when the configuration is only validated.
+            slot.set(context.handle()).map_err(|_| "it is made once")?;
         }
         Ok(Arc::new(Gang { handle: context.handle(), patience }))
     });
@@ -65,7 +67,7 @@ async fn start(patience_ms: u64) -> (Handle, SchedulerHandle) {
     extensions.scheduler.profiles.push(profile);
     let cluster = Coracle::start_with(config(), extensions).await.unwrap();
     create_node(&cluster).await;
-    (cluster, known.get().unwrap().clone())
+    (cluster, handle_slot.get().unwrap().clone())
 }
 
 fn config() -> Config {
@@ -100,11 +102,11 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-fn promised(pod: &Pod) -> Option<&str> {
+fn nominated_node(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.nominated_node_name.as_deref()
 }
 
-fn refusal(pod: &Pod) -> Option<&str> {
+fn unschedulable_message(pod: &Pod) -> Option<&str> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|condition| condition.type_ == "PodScheduled")?;
     condition.message.as_deref()
@@ -115,8 +117,8 @@ async fn get(cluster: &Handle, path: &str) -> Value {
     cluster.client().request(request).await.unwrap()
 }
 
-/// What is told of a pod under a reason, in the form of a group, the oldest first.
-async fn told(cluster: &Handle, group: &str, pod: &str, reason: &str) -> Vec<Value> {
+/// Events of a pod with this reason, in an API group's format, the oldest first.
+async fn events_of(cluster: &Handle, group: &str, pod: &str, reason: &str) -> Vec<Value> {
     cluster.run_until_idle().await.unwrap();
     let list = get(cluster, &format!("{group}/namespaces/default/events")).await;
     let mut events: Vec<Value> = list["items"].as_array().unwrap().clone();
@@ -129,11 +131,11 @@ async fn told(cluster: &Handle, group: &str, pod: &str, reason: &str) -> Vec<Val
 }
 
 #[tokio::test]
-async fn a_gang_goes_when_all_of_it_has_a_place() {
+async fn gang_is_bound_when_all_members_have_a_node() {
     let (cluster, scheduler) = start(600_000).await;
     for name in ["one", "two"] {
         create_pod(&cluster, name, json!({"gang": "3"})).await;
-        let waiting = wait_for(LIMIT, &pods(&cluster), name, |pod| promised(pod) == Some("n")).await;
+        let waiting = wait_for(LIMIT, &pods(&cluster), name, |pod| nominated_node(pod) == Some("n")).await;
         assert_eq!(node_of(&waiting), None);
     }
     cluster.run_until_idle().await.unwrap();
@@ -147,29 +149,31 @@ async fn a_gang_goes_when_all_of_it_has_a_place() {
     }
     cluster.run_until_idle().await.unwrap();
     assert!(scheduler.waiting_pods().list(&default).is_empty());
-    // Others do not know the plugin, and the last one never comes: nobody waits for it at the end.
+    // Other pods are not affected by the plugin. The last member never comes, and the shutdown does not
+    // wait for it.
     create_pod(&cluster, "single", json!({})).await;
     create_pod(&cluster, "lonely", json!({"gang": "9"})).await;
     wait_for(LIMIT, &pods(&cluster), "single", |pod| node_of(pod) == Some("n")).await;
-    wait_for(LIMIT, &pods(&cluster), "lonely", |pod| promised(pod) == Some("n")).await;
+    wait_for(LIMIT, &pods(&cluster), "lonely", |pod| nominated_node(pod) == Some("n")).await;
     cluster.shutdown().await;
     assert!(scheduler.waiting_pods().list(&default).is_empty());
 }
 
 #[tokio::test]
-async fn who_waits_too_long_is_told_so_and_loses_its_place() {
+async fn waiting_pod_is_rejected_at_its_timeout_and_loses_its_nomination() {
     let (cluster, _) = start(50).await;
     create_pod(&cluster, "lonely", json!({"gang": "2"})).await;
     let message = "0/1 nodes are available: 1 rejected due to timeout after waiting 50ms at plugin Gang.";
-    let lonely = wait_for(LIMIT, &pods(&cluster), "lonely", |pod| refusal(pod) == Some(message)).await;
-    assert_eq!((node_of(&lonely), promised(&lonely)), (None, None));
+    let lonely =
+        wait_for(LIMIT, &pods(&cluster), "lonely", |pod| unschedulable_message(pod) == Some(message)).await;
+    assert_eq!((node_of(&lonely), nominated_node(&lonely)), (None, None));
     let metrics = metrics(&cluster).await;
     assert!(metrics.contains("scheduler_permit_wait_duration_seconds_count{result=\"Unschedulable\"} 1"));
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_said_at_the_start() {
+async fn unknown_plugin_fails_the_start() {
     let mut extensions = Extensions::default();
     extensions.scheduler.profiles[0].enabled.push(PluginConfig::new("Nobody"));
     let error = Coracle::start_with(config(), extensions).await.unwrap_err();
@@ -178,11 +182,11 @@ async fn what_cannot_be_is_said_at_the_start() {
 }
 
 #[tokio::test]
-async fn people_are_told_in_the_form_upstream_tells_them() {
+async fn scheduling_event_has_the_format_of_kube_scheduler() {
     let (cluster, _) = start(50).await;
     let pod = create_pod(&cluster, "p", json!({})).await;
     wait_for(LIMIT, &pods(&cluster), "p", |pod| node_of(pod) == Some("n")).await;
-    let [event] = &told(&cluster, "/apis/events.k8s.io/v1", "p", "Scheduled").await[..] else {
+    let [event] = &events_of(&cluster, "/apis/events.k8s.io/v1", "p", "Scheduled").await[..] else {
         panic!("one")
     };
     let regarding = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p",
@@ -197,7 +201,7 @@ async fn people_are_told_in_the_form_upstream_tells_them() {
         "deprecatedLastTimestamp": null});
     has(event, &common);
     has(event, &own);
-    let [event] = &told(&cluster, "/api/v1", "p", "Scheduled").await[..] else { panic!("one") };
+    let [event] = &events_of(&cluster, "/api/v1", "p", "Scheduled").await[..] else { panic!("one") };
     let core = json!({"involvedObject": regarding, "message": "Successfully assigned default/p to n",
         "reportingComponent": "gangs", "source": {}, "firstTimestamp": null, "lastTimestamp": null});
     has(event, &common);
@@ -207,20 +211,20 @@ async fn people_are_told_in_the_form_upstream_tells_them() {
 }
 
 #[tokio::test]
-async fn what_happens_again_becomes_a_series() {
+async fn repeated_event_becomes_a_series() {
     let (cluster, scheduler) = start(50).await;
     let uid = create_pod(&cluster, "p", json!({"banned": "yes"})).await.metadata.uid.unwrap();
-    wait_for(LIMIT, &pods(&cluster), "p", |pod| refusal(pod).is_some()).await;
+    wait_for(LIMIT, &pods(&cluster), "p", |pod| unschedulable_message(pod).is_some()).await;
     let default = coracle::scheduler::ClusterId::default();
     for _ in 0..4 {
         cluster.run_until_idle().await.unwrap();
         scheduler.activate(&default, &uid);
     }
-    let events = told(&cluster, "/apis/events.k8s.io/v1", "p", "FailedScheduling").await;
-    // The first attempt changed the pod, by its condition: what comes after is told of another version.
+    let events = events_of(&cluster, "/apis/events.k8s.io/v1", "p", "FailedScheduling").await;
+    // The first attempt changed the pod's condition, so later events refer to another version.
     assert_eq!(events.len(), 2, "{events:#?}");
     assert!(events[0].get("series").is_none());
-    assert_eq!(events[1]["series"]["count"], 2, "further ones are counted, and written when it ends");
+    assert_eq!(events[1]["series"]["count"], 2, "later events are counted in the series");
     assert_eq!(events[1]["action"], "Scheduling");
     assert_eq!(
         events[1]["note"],
@@ -231,12 +235,12 @@ async fn what_happens_again_becomes_a_series() {
 }
 
 #[tokio::test]
-async fn the_page_of_metrics_tells_of_the_scheduler() {
+async fn metrics_endpoint_includes_the_scheduler() {
     let (cluster, _) = start(50).await;
     create_pod(&cluster, "p", json!({})).await;
     create_pod(&cluster, "banned", json!({"banned": "yes"})).await;
     wait_for(LIMIT, &pods(&cluster), "p", |pod| node_of(pod) == Some("n")).await;
-    wait_for(LIMIT, &pods(&cluster), "banned", |pod| refusal(pod).is_some()).await;
+    wait_for(LIMIT, &pods(&cluster), "banned", |pod| unschedulable_message(pod).is_some()).await;
     cluster.run_until_idle().await.unwrap();
     let text = metrics(&cluster).await;
     for line in [
@@ -262,7 +266,11 @@ async fn the_page_of_metrics_tells_of_the_scheduler() {
         "scheduler_inflight_events{event=\"PodPopped\"} 0",
         "scheduler_event_handling_duration_seconds_count{event=\"NodeAdd\"} 1",
     ] {
-        assert!(text.lines().any(|told| told.starts_with(line)), "{line} in\n{}", of_scheduler(&text));
+        assert!(
+            text.lines().any(|events_of| events_of.starts_with(line)),
+            "{line} in\n{}",
+            of_scheduler(&text)
+        );
     }
     cluster.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! Services and the IPAddress objects that say which addresses they have.
+//! Services and the IPAddress objects of their cluster IPs.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -13,13 +13,13 @@ use k8s_openapi::api::networking::v1::IPAddress;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing here takes long; a test that waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The issue that this is about asks for so many.
+/// The number of cycles in the issue that this test covers.
 const CYCLES: usize = 1_000;
 
-/// A cluster whose services have 14 addresses to share.
+/// A server with 14 service addresses.
 async fn start() -> (Handle, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let (range, ports) = ("10.0.0.0/28".parse().unwrap(), ServiceNetwork::default().node_ports());
@@ -41,38 +41,38 @@ fn service(name: &str, ip: Option<&str>) -> Service {
     serde_json::from_value(service).unwrap()
 }
 
-/// The addresses that are noted as given out, and those that services have.
+/// The addresses of all IPAddress objects, and those of all services.
 async fn addresses(cluster: &Handle) -> (Vec<String>, Vec<String>) {
     let all = Api::<IPAddress>::all(cluster.client()).list(&ListParams::default()).await.unwrap();
-    let mut noted: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
+    let mut allocated: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
     let all = Api::<Service>::all(cluster.client()).list(&ListParams::default()).await.unwrap();
     let mut held: Vec<_> = all.into_iter().filter_map(|service| service.spec?.cluster_ip).collect();
-    noted.sort();
+    allocated.sort();
     held.sort();
-    (noted, held)
+    (allocated, held)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn service_that_is_deleted_leaves_no_address_behind() {
+async fn deleted_service_leaves_no_address_behind() {
     let (cluster, _dir) = start().await;
     idle(&cluster).await;
     let services = Api::<Service>::namespaced(cluster.client(), "default");
     for _ in 0..CYCLES {
-        // One without a fixed address, and one that is created again with the one that it has just released.
+        // One without a fixed address, and one that is recreated with the address it has just released.
         for (name, ip) in [("any", None), ("fixed", Some("10.0.0.9"))] {
             services.create(&PostParams::default(), &service(name, ip)).await.unwrap();
             services.delete(name, &DeleteParams::default()).await.unwrap();
         }
     }
     idle(&cluster).await;
-    let (noted, held) = addresses(&cluster).await;
-    assert_eq!(noted, held);
-    assert_eq!(held.len(), 1, "only that of the API server is left");
+    let (allocated, held) = addresses(&cluster).await;
+    assert_eq!(allocated, held);
+    assert_eq!(held.len(), 1, "only the address of the service kubernetes is left");
     cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn address_that_is_deleted_is_created_again_while_its_service_has_it() {
+async fn deleted_address_of_an_existing_service_is_recreated() {
     let (cluster, _dir) = start().await;
     let services = Api::<Service>::namespaced(cluster.client(), "default");
     services.create(&PostParams::default(), &service("s", Some("10.0.0.5"))).await.unwrap();
@@ -83,7 +83,7 @@ async fn address_that_is_deleted_is_created_again_while_its_service_has_it() {
     idle(&cluster).await;
     let after = addresses_api.get("10.0.0.5").await.unwrap();
     assert_ne!(before.uid(), after.uid());
-    let (noted, held) = addresses(&cluster).await;
-    assert_eq!(noted, held);
+    let (allocated, held) = addresses(&cluster).await;
+    assert_eq!(allocated, held);
     cluster.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! DaemonSets, StatefulSets and volumes in a running cluster. The test is scheduler and kubelet.
+//! DaemonSets, StatefulSets and volumes in a running server. The test acts as scheduler and kubelet.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -18,28 +18,28 @@ use serde_json::{Value, json};
 use support::wait_for;
 use tempfile::TempDir;
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const NAMESPACE: &str = "default";
 
-/// Rounds of [`World::run_pods`] after which nothing changes any more.
+/// Maximum number of rounds of [`TestServer::run_pods`] until nothing changes any more.
 const MAX_ROUNDS: usize = 50;
 
-/// A cluster, and what the test does in it.
-struct World {
+/// A running server with helpers.
+struct TestServer {
     cluster: Handle,
     _dir: TempDir,
 }
 
-impl World {
+impl TestServer {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = Config { store: StoreConfig::Memory, listen: Vec::new(), ..Config::new(dir.path()) };
         Self { cluster: Coracle::start(config).await.unwrap(), _dir: dir }
     }
 
-    /// The objects of a kind, in the namespace if they are in one.
+    /// The objects of a namespaced kind.
     fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
@@ -51,7 +51,7 @@ impl World {
         tokio::time::timeout(LIMIT, self.cluster.run_until_idle()).await.unwrap().unwrap();
     }
 
-    /// A node that is ready and takes pods.
+    /// Creates a ready node.
     async fn create_node(&self, name: &str, taints: Value) {
         let nodes = Api::<Node>::all(self.cluster.client());
         create(&nodes, json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})).await;
@@ -65,12 +65,12 @@ impl World {
         merge(&nodes, name, json!({"spec": {"taints": taints}})).await;
     }
 
-    /// Pods by name, in order.
+    /// All pods, sorted by name.
     async fn pods(&self) -> Vec<Value> {
         list(&self.api::<Pod>()).await
     }
 
-    /// One round of what a scheduler and kubelets do. Whether there was something to do.
+    /// Runs one round of scheduler and kubelet. True if there was something to do.
     async fn run_pods(&self, node: &str) -> bool {
         let pods = self.api::<Pod>();
         let mut changed = false;
@@ -87,7 +87,7 @@ impl World {
                 let wanted = text(&pod, &format!("{term}/matchFields/0/values/0"));
                 let target = json!({"kind": "Node", "name": if wanted.is_empty() { node } else { wanted }});
                 let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
-                // The scheduler of the cluster may have been faster.
+                // The server's own scheduler may have been faster.
                 let bound: Result<Value, _> =
                     pods.create_subresource("binding", name, &PostParams::default(), &binding).await;
                 assert!(!matches!(bound, Err(Error::Api(status)) if status.code != 409));
@@ -100,7 +100,7 @@ impl World {
         changed
     }
 
-    /// Lets everything happen that will.
+    /// Runs rounds until nothing changes any more.
     async fn settle(&self) {
         for _ in 0..MAX_ROUNDS {
             self.idle().await;
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-/// A pod begins to run, and is ready at once.
+/// Sets a pod's status to running and ready.
 async fn run(pods: &Api<Pod>, name: &str) {
     let condition =
         |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -162,7 +162,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A field of each object.
+/// A field of each object, sorted.
 fn each<'a>(objects: &'a [Value], path: &str) -> Vec<&'a str> {
     let mut found: Vec<_> = objects.iter().map(|object| text(object, path)).collect();
     found.sort_unstable();
@@ -174,16 +174,16 @@ fn template(app: &str, image: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_daemon_set_has_a_pod_on_every_node_that_fits() {
-    let world = World::start().await;
-    world.create_node("a", json!(null)).await;
-    world.create_node("b", json!(null)).await;
-    world.create_node("c", json!([{"key": "mine", "effect": "NoSchedule"}])).await;
-    let sets = world.api::<DaemonSet>();
+async fn daemon_set_has_a_pod_on_every_suitable_node() {
+    let server = TestServer::start().await;
+    server.create_node("a", json!(null)).await;
+    server.create_node("b", json!(null)).await;
+    server.create_node("c", json!([{"key": "mine", "effect": "NoSchedule"}])).await;
+    let sets = server.api::<DaemonSet>();
     let spec = json!({"selector": {"matchLabels": {"app": "d"}}, "template": template("d", "one")});
     create(&sets, json!({"metadata": {"name": "d"}, "spec": spec})).await;
-    world.settle().await;
-    let pods = world.pods().await;
+    server.settle().await;
+    let pods = server.pods().await;
     assert_eq!(each(&pods, "/spec/nodeName"), ["a", "b"]);
     let first = text(&pods[0], "/metadata/labels/controller-revision-hash").to_owned();
     assert!(!first.is_empty() && text(&pods[0], "/metadata/labels/pod-template-generation") == "1");
@@ -194,43 +194,46 @@ async fn a_daemon_set_has_a_pod_on_every_node_that_fits() {
     });
     assert_eq!(status, expected);
 
-    world.create_node("d", json!(null)).await;
-    merge(&Api::<Node>::all(world.cluster.client()), "c", json!({"spec": {"taints": null}})).await;
-    world.settle().await;
-    assert_eq!(each(&world.pods().await, "/spec/nodeName"), ["a", "b", "c", "d"]);
+    server.create_node("d", json!(null)).await;
+    merge(&Api::<Node>::all(server.cluster.client()), "c", json!({"spec": {"taints": null}})).await;
+    server.settle().await;
+    assert_eq!(each(&server.pods().await, "/spec/nodeName"), ["a", "b", "c", "d"]);
 
     let evict = json!({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}});
-    merge(&Api::<Node>::all(world.cluster.client()), "c", evict).await;
-    world.settle().await;
-    assert_eq!(each(&world.pods().await, "/spec/nodeName"), ["a", "b", "d"]);
-    world.cluster.shutdown().await;
+    merge(&Api::<Node>::all(server.cluster.client()), "c", evict).await;
+    server.settle().await;
+    assert_eq!(each(&server.pods().await, "/spec/nodeName"), ["a", "b", "d"]);
+    server.cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_daemon_set_is_updated_node_by_node_and_back() {
-    let world = World::start().await;
+async fn daemon_set_is_updated_node_by_node_and_rolled_back() {
+    let server = TestServer::start().await;
     for node in ["a", "b", "c"] {
-        world.create_node(node, json!(null)).await;
+        server.create_node(node, json!(null)).await;
     }
-    let sets = world.api::<DaemonSet>();
+    let sets = server.api::<DaemonSet>();
     let spec = json!({"selector": {"matchLabels": {"app": "d"}}, "template": template("d", "one")});
     create(&sets, json!({"metadata": {"name": "d"}, "spec": spec})).await;
-    world.settle().await;
-    let first = text(&world.pods().await[0], "/metadata/labels/controller-revision-hash").to_owned();
+    server.settle().await;
+    let first = text(&server.pods().await[0], "/metadata/labels/controller-revision-hash").to_owned();
 
     merge(&sets, "d", json!({"spec": {"template": template("d", "two")}})).await;
     for _ in 0..MAX_ROUNDS {
-        world.idle().await;
-        let going =
-            world.pods().await.into_iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_some());
-        assert!(going.count() <= 1, "one at a time");
-        if !world.run_pods("a").await {
+        server.idle().await;
+        let going = server
+            .pods()
+            .await
+            .into_iter()
+            .filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_some());
+        assert!(going.count() <= 1, "more than one pod is terminating");
+        if !server.run_pods("a").await {
             break;
         }
     }
-    let pods = world.pods().await;
+    let pods = server.pods().await;
     assert_eq!(each(&pods, "/spec/containers/0/image"), ["two"; 3]);
-    let revisions = world.api::<ControllerRevision>();
+    let revisions = server.api::<ControllerRevision>();
     let numbers = |revisions: &[Value]| {
         let mut numbers: Vec<_> = revisions.iter().map(|revision| revision["revision"].as_i64()).collect();
         numbers.sort_unstable();
@@ -239,23 +242,23 @@ async fn a_daemon_set_is_updated_node_by_node_and_back() {
     assert_eq!(numbers(&list(&revisions).await), [Some(1), Some(2)]);
 
     merge(&sets, "d", json!({"spec": {"template": template("d", "one")}})).await;
-    world.settle().await;
-    let pods = world.pods().await;
+    server.settle().await;
+    let pods = server.pods().await;
     assert_eq!(each(&pods, "/metadata/labels/controller-revision-hash"), [first.as_str(); 3]);
-    assert_eq!(numbers(&list(&revisions).await), [Some(2), Some(3)], "the first is the newest now");
+    assert_eq!(numbers(&list(&revisions).await), [Some(2), Some(3)], "the first revision was not renumbered");
 
     let failed = text(&pods[0], "/metadata/name");
     let status = Patch::Merge(json!({"status": {"phase": "Failed"}}));
-    world.api::<Pod>().patch_status(failed, &PatchParams::default(), &status).await.unwrap();
-    world.settle().await;
-    let pods = world.pods().await;
+    server.api::<Pod>().patch_status(failed, &PatchParams::default(), &status).await.unwrap();
+    server.settle().await;
+    let pods = server.pods().await;
     assert_eq!(each(&pods, "/status/phase"), ["Running"; 3]);
     assert!(!each(&pods, "/metadata/name").contains(&failed));
-    let reasons = world.event_reasons().await;
+    let reasons = server.event_reasons().await;
     for reason in ["SuccessfulCreate", "SuccessfulDelete", "FailedDaemonPod"] {
         assert!(reasons.iter().any(|found| found == reason), "{reason}");
     }
-    world.cluster.shutdown().await;
+    server.cluster.shutdown().await;
 }
 
 fn stateful_set(replicas: i32, more: Value) -> Value {
@@ -274,23 +277,23 @@ fn stateful_set(replicas: i32, more: Value) -> Value {
     json!({"metadata": {"name": "web"}, "spec": spec})
 }
 
-async fn claims(world: &World) -> Vec<Value> {
-    list(&world.api::<PersistentVolumeClaim>()).await
+async fn claims(server: &TestServer) -> Vec<Value> {
+    list(&server.api::<PersistentVolumeClaim>()).await
 }
 
 #[tokio::test]
-async fn a_stateful_set_grows_and_shrinks_in_order_and_keeps_its_claims() {
-    let world = World::start().await;
-    world.create_node("a", json!(null)).await;
-    let sets = world.api::<StatefulSet>();
+async fn stateful_set_scales_in_order_and_keeps_its_claims() {
+    let server = TestServer::start().await;
+    server.create_node("a", json!(null)).await;
+    let sets = server.api::<StatefulSet>();
     create(&sets, stateful_set(3, json!({}))).await;
     for names in [&["web-0"][..], &["web-0", "web-1"], &["web-0", "web-1", "web-2"]] {
-        world.idle().await;
-        assert_eq!(each(&world.pods().await, "/metadata/name"), names);
-        world.run_pods("a").await;
+        server.idle().await;
+        assert_eq!(each(&server.pods().await, "/metadata/name"), names);
+        server.run_pods("a").await;
     }
-    world.settle().await;
-    let pods = world.pods().await;
+    server.settle().await;
+    let pods = server.pods().await;
     let last = &pods[2];
     assert_eq!(text(last, "/metadata/labels/statefulset.kubernetes.io~1pod-name"), "web-2");
     assert_eq!(text(last, "/metadata/labels/apps.kubernetes.io~1pod-index"), "2");
@@ -305,70 +308,70 @@ async fn a_stateful_set_grows_and_shrinks_in_order_and_keeps_its_claims() {
     assert_eq!(text(last, "/metadata/labels/controller-revision-hash"), revision);
 
     merge(&sets, "web", json!({"spec": {"replicas": 1}})).await;
-    world.idle().await;
+    server.idle().await;
     let going = |pods: &[Value]| {
         let gone = |pod: &&Value| pod.pointer("/metadata/deletionTimestamp").is_some();
         pods.iter().filter(gone).map(|pod| text(pod, "/metadata/name").to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(going(&world.pods().await), ["web-2"]);
-    world.settle().await;
-    assert_eq!(each(&world.pods().await, "/metadata/name"), ["web-0"]);
-    assert_eq!(each(&claims(&world).await, "/metadata/name"), ["data-web-0", "data-web-1", "data-web-2"]);
+    assert_eq!(going(&server.pods().await), ["web-2"]);
+    server.settle().await;
+    assert_eq!(each(&server.pods().await, "/metadata/name"), ["web-0"]);
+    assert_eq!(each(&claims(&server).await, "/metadata/name"), ["data-web-0", "data-web-1", "data-web-2"]);
 
     let status = Patch::Merge(json!({"status": {"phase": "Failed"}}));
-    let pods = world.api::<Pod>();
+    let pods = server.api::<Pod>();
     let before = get(&pods, "web-0").await;
     pods.patch_status("web-0", &PatchParams::default(), &status).await.unwrap();
-    world.settle().await;
+    server.settle().await;
     let after = get(&pods, "web-0").await;
     assert_ne!(text(&after, "/metadata/uid"), text(&before, "/metadata/uid"));
     assert_eq!(text(&after, "/status/phase"), "Running");
-    let reasons = world.event_reasons().await;
+    let reasons = server.event_reasons().await;
     assert!(reasons.iter().any(|reason| reason == "SuccessfulDelete"), "{reasons:?}");
-    world.cluster.shutdown().await;
+    server.cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_stateful_set_is_updated_from_the_last_to_the_partition() {
-    let world = World::start().await;
-    world.create_node("a", json!(null)).await;
-    let sets = world.api::<StatefulSet>();
+async fn stateful_set_is_updated_down_to_the_partition() {
+    let server = TestServer::start().await;
+    server.create_node("a", json!(null)).await;
+    let sets = server.api::<StatefulSet>();
     let parallel = json!({"podManagementPolicy": "Parallel", "persistentVolumeClaimRetentionPolicy":
         {"whenDeleted": "Delete", "whenScaled": "Delete"}});
     create(&sets, stateful_set(3, parallel)).await;
-    world.idle().await;
-    assert_eq!(world.pods().await.len(), 3, "all at once");
-    world.settle().await;
-    assert_eq!(each(&claims(&world).await, "/metadata/ownerReferences/0/kind"), ["StatefulSet"; 3]);
+    server.idle().await;
+    assert_eq!(server.pods().await.len(), 3, "pods are created in parallel");
+    server.settle().await;
+    assert_eq!(each(&claims(&server).await, "/metadata/ownerReferences/0/kind"), ["StatefulSet"; 3]);
 
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
     merge(&sets, "web", json!({"spec": {"updateStrategy": strategy, "template": template("web", "two")}}))
         .await;
-    world.settle().await;
+    server.settle().await;
     let images = |pods: &[Value]| {
         pods.iter().map(|pod| text(pod, "/spec/containers/0/image").to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(images(&world.pods().await), ["one", "one", "two"]);
+    assert_eq!(images(&server.pods().await), ["one", "one", "two"]);
     let status = get(&sets, "web").await["status"].take();
     assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(1)));
     assert_ne!(status["currentRevision"], status["updateRevision"]);
 
-    // A pod before the partition comes back as it was.
-    world.api::<Pod>().delete("web-0", &DeleteParams::default()).await.unwrap();
-    world.settle().await;
-    assert_eq!(images(&world.pods().await), ["one", "one", "two"]);
+    // A pod below the partition is recreated with the old revision.
+    server.api::<Pod>().delete("web-0", &DeleteParams::default()).await.unwrap();
+    server.settle().await;
+    assert_eq!(images(&server.pods().await), ["one", "one", "two"]);
     merge(&sets, "web", json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})).await;
-    world.settle().await;
-    assert_eq!(images(&world.pods().await), ["two"; 3]);
+    server.settle().await;
+    assert_eq!(images(&server.pods().await), ["two"; 3]);
     let status = get(&sets, "web").await["status"].take();
     assert_eq!(status["currentRevision"], status["updateRevision"]);
 
     merge(&sets, "web", json!({"spec": {"replicas": 1}})).await;
-    world.idle().await;
-    let claims = claims(&world).await;
+    server.idle().await;
+    let claims = claims(&server).await;
     let owners: Vec<_> = claims.iter().map(|claim| text(claim, "/metadata/ownerReferences/0/kind")).collect();
     assert_eq!(owners, ["StatefulSet", "Pod", "Pod"], "{claims:?}");
-    world.cluster.shutdown().await;
+    server.cluster.shutdown().await;
 }
 
 fn claim(name: &str, more: Value) -> Value {
@@ -385,17 +388,17 @@ fn volume(name: &str, size: &str) -> Value {
 }
 
 #[tokio::test]
-async fn claims_are_bound_to_the_volumes_that_suit_them() {
-    let world = World::start().await;
-    let volumes = Api::<PersistentVolume>::all(world.cluster.client());
-    let claims = world.api::<PersistentVolumeClaim>();
+async fn claims_are_bound_to_matching_volumes() {
+    let server = TestServer::start().await;
+    let volumes = Api::<PersistentVolume>::all(server.cluster.client());
+    let claims = server.api::<PersistentVolumeClaim>();
     create(&volumes, volume("large", "10Gi")).await;
     create(&volumes, volume("small", "2Gi")).await;
     create(&volumes, volume("tiny", "1Mi")).await;
-    world.idle().await;
+    server.idle().await;
     assert_eq!(each(&list(&volumes).await, "/status/phase"), ["Available"; 3]);
     create(&claims, claim("data", json!({"storageClassName": ""}))).await;
-    world.idle().await;
+    server.idle().await;
     let bound = get(&claims, "data").await;
     assert_eq!(text(&bound, "/spec/volumeName"), "small");
     let status = json!({"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}});
@@ -406,49 +409,49 @@ async fn claims_are_bound_to_the_volumes_that_suit_them() {
     assert_eq!(text(&small, "/spec/claimRef/uid"), text(&bound, "/metadata/uid"));
     assert_eq!(text(&small, "/metadata/annotations/pv.kubernetes.io~1bound-by-controller"), "yes");
 
-    // One that waits gets the volume that comes.
+    // A pending claim is bound to a volume that is created later.
     create(
         &claims,
         claim("later", json!({"storageClassName": "", "resources": {"requests": {"storage": "20Gi"}}})),
     )
     .await;
-    world.idle().await;
+    server.idle().await;
     assert_eq!(text(&get(&claims, "later").await, "/status/phase"), "Pending");
-    assert!(world.event_reasons().await.contains(&"FailedBinding".to_owned()));
+    assert!(server.event_reasons().await.contains(&"FailedBinding".to_owned()));
     create(&volumes, volume("huge", "1Ti")).await;
-    world.idle().await;
+    server.idle().await;
     assert_eq!(text(&get(&claims, "later").await, "/spec/volumeName"), "huge");
 
     claims.delete("data", &DeleteParams::default()).await.unwrap();
-    world.idle().await;
+    server.idle().await;
     assert_eq!(text(&get(&volumes, "small").await, "/status/phase"), "Released");
     volumes.delete("small", &DeleteParams::default()).await.unwrap();
     volumes.delete("huge", &DeleteParams::default()).await.unwrap();
-    world.idle().await;
+    server.idle().await;
     assert!(volumes.get_opt("small").await.unwrap().is_none());
-    assert_eq!(text(&get(&volumes, "huge").await, "/status/phase"), "Bound", "it is in use");
-    world.cluster.shutdown().await;
+    assert_eq!(text(&get(&volumes, "huge").await, "/status/phase"), "Bound", "the volume is in use");
+    server.cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn volumes_are_made_where_they_are_first_used() {
-    let world = World::start().await;
-    world.create_node("a", json!(null)).await;
-    let classes = Api::<StorageClass>::all(world.cluster.client());
+async fn volume_is_provisioned_for_the_first_consumer() {
+    let server = TestServer::start().await;
+    server.create_node("a", json!(null)).await;
+    let classes = Api::<StorageClass>::all(server.cluster.client());
     let class = get(&classes, "standard").await;
     assert_eq!(text(&class, "/volumeBindingMode"), "WaitForFirstConsumer");
-    let volumes = Api::<PersistentVolume>::all(world.cluster.client());
-    let claims = world.api::<PersistentVolumeClaim>();
+    let volumes = Api::<PersistentVolume>::all(server.cluster.client());
+    let claims = server.api::<PersistentVolumeClaim>();
     create(&claims, claim("data", json!({}))).await;
-    world.idle().await;
+    server.idle().await;
     assert_eq!(text(&get(&claims, "data").await, "/spec/storageClassName"), "standard");
-    assert!(world.event_reasons().await.contains(&"WaitForFirstConsumer".to_owned()));
+    assert!(server.event_reasons().await.contains(&"WaitForFirstConsumer".to_owned()));
     assert!(list(&volumes).await.is_empty());
 
-    // What the scheduler says when it has chosen a node.
+    // The annotation that the scheduler writes when it has chosen a node.
     let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "a"}}});
     merge(&claims, "data", selected).await;
-    world.idle().await;
+    server.idle().await;
     let bound = get(&claims, "data").await;
     assert_eq!(text(&bound, "/status/phase"), "Bound");
     assert_eq!(
@@ -460,31 +463,31 @@ async fn volumes_are_made_where_they_are_first_used() {
     assert_eq!(text(&made, "/status/phase"), "Bound");
     assert_eq!(text(&made, "/spec/hostPath/path"), format!("/var/lib/coracle/volumes/{name}"));
     assert_eq!(text(&made, "/metadata/annotations/pv.kubernetes.io~1provisioned-by"), "coracle.dev/local");
-    assert!(world.event_reasons().await.contains(&"ProvisioningSucceeded".to_owned()));
+    assert!(server.event_reasons().await.contains(&"ProvisioningSucceeded".to_owned()));
 
     merge(&claims, "data", json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}})).await;
-    world.idle().await;
+    server.idle().await;
     assert_eq!(text(&get(&claims, "data").await, "/status/capacity/storage"), "3Gi");
     assert_eq!(text(&get(&volumes, &name).await, "/spec/capacity/storage"), "3Gi");
 
     claims.delete("data", &DeleteParams::default()).await.unwrap();
-    world.idle().await;
-    assert!(volumes.get_opt(&name).await.unwrap().is_none(), "gone with its claim");
-    world.cluster.shutdown().await;
+    server.idle().await;
+    assert!(volumes.get_opt(&name).await.unwrap().is_none(), "the volume was not deleted");
+    server.cluster.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_pod_and_its_volume_find_a_node_together() {
-    let world = World::start().await;
-    world.create_node("a", json!(null)).await;
-    create(&world.api::<PersistentVolumeClaim>(), claim("data", json!({}))).await;
+async fn pod_and_its_volume_are_scheduled_together() {
+    let server = TestServer::start().await;
+    server.create_node("a", json!(null)).await;
+    create(&server.api::<PersistentVolumeClaim>(), claim("data", json!({}))).await;
     let source = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
     let spec = json!({"containers": [{"name": "c", "image": "i"}], "volumes": source});
-    create(&world.api::<Pod>(), json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    create(&server.api::<Pod>(), json!({"metadata": {"name": "p"}, "spec": spec})).await;
     let is_scheduled = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    wait_for(LIMIT, &world.api::<Pod>(), "p", is_scheduled).await;
-    let bound = get(&world.api::<PersistentVolumeClaim>(), "data").await;
+    wait_for(LIMIT, &server.api::<Pod>(), "p", is_scheduled).await;
+    let bound = get(&server.api::<PersistentVolumeClaim>(), "data").await;
     assert_eq!(text(&bound, "/status/phase"), "Bound");
     assert_eq!(text(&bound, "/metadata/annotations/volume.kubernetes.io~1selected-node"), "a");
-    world.cluster.shutdown().await;
+    server.cluster.shutdown().await;
 }

@@ -12,13 +12,13 @@ use coracle::{Config, Coracle, Handle, StoreConfig};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The annotation by which a node is one without a machine.
+/// The annotation of simulated nodes.
 const FAKE: &str = "fake.coracle.dev/node";
 
-/// A server, and an administrator of all its clusters.
+/// A server, and a client with access to all of its clusters.
 struct Server {
     handle: Handle,
     client: Client,
@@ -49,7 +49,7 @@ impl Server {
         tokio::time::timeout(LIMIT, self.handle.run_until_idle()).await.unwrap().unwrap();
     }
 
-    /// What the server answers; null if there is nothing.
+    /// The response body; null for 404.
     async fn send(&self, method: Method, path: &str, body: &Value) -> Value {
         let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(body).unwrap() };
         let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
@@ -78,7 +78,7 @@ impl Server {
         items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// How many watches there are at the moment.
+    /// The number of watches at the moment.
     async fn watches(&self) -> u64 {
         let request = Request::get("/metrics").body(Vec::new()).unwrap();
         let text = self.client.request_text(request).await.unwrap();
@@ -107,7 +107,7 @@ fn deployment(name: &str, replicas: u32) -> Value {
     }})
 }
 
-/// A definition of boats; each cluster may have its own idea of them.
+/// A definition of boats, whose scope may differ between clusters.
 fn boats(scope: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({"metadata": {"name": "boats.example.com"}, "spec": {
@@ -127,7 +127,7 @@ fn owned_by(name: &str, api_version: &str, kind: &str, owner: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn namespaces_of_every_cluster_get_what_they_need_and_go_with_all_they_have() {
+async fn namespaces_of_every_cluster_are_populated_and_deleted_with_their_content() {
     let server = Server::start().await;
     for tenant in ["blue", "green"] {
         let namespaces = format!("/clusters/{tenant}/api/v1/namespaces");
@@ -142,7 +142,10 @@ async fn namespaces_of_every_cluster_get_what_they_need_and_go_with_all_they_hav
             assert_eq!(server.get(&path).await["metadata"]["name"], "default", "{path}");
         }
     }
-    assert!(server.get("/api/v1/namespaces/work").await.is_null(), "nothing leaks into the default one");
+    assert!(
+        server.get("/api/v1/namespaces/work").await.is_null(),
+        "the namespace leaked into the default cluster"
+    );
 
     server.delete("/clusters/blue/api/v1/namespaces/work").await;
     server.idle().await;
@@ -156,7 +159,7 @@ async fn namespaces_of_every_cluster_get_what_they_need_and_go_with_all_they_hav
     server.delete(account).await;
     server.idle().await;
     let after = server.get(account).await["metadata"]["uid"].clone();
-    assert!(after.is_string() && after != before, "made again, also where it was there from the beginning");
+    assert!(after.is_string() && after != before, "the initial service account is recreated");
     server.stop().await;
 }
 
@@ -168,7 +171,7 @@ async fn pods_of_a_tenant_run_on_its_own_nodes() {
         server.create(&deployments, deployment("web", 3)).await;
     }
     server.create("/clusters/blue/api/v1/nodes", fake_node("n")).await;
-    // It is not of the default cluster's business, which has room as well.
+    // Nodes of the default cluster are not used, although they have room.
     server.create("/api/v1/nodes", fake_node("other")).await;
     server.idle().await;
 
@@ -199,9 +202,9 @@ async fn pods_of_a_tenant_run_on_its_own_nodes() {
 }
 
 #[tokio::test]
-async fn a_pod_is_placed_by_what_its_cluster_had_before_it_had_nodes() {
+async fn pod_is_scheduled_by_objects_created_before_the_first_node() {
     let server = Server::start().await;
-    // Known long before the first pod, and partly from the beginning of every cluster.
+    // Created long before the first pod, and partly shared by all clusters.
     let labelled = json!({"metadata": {"name": "work", "labels": {"team": "a"}}});
     server.create("/clusters/blue/api/v1/namespaces", labelled).await;
     let class = json!({"metadata": {"name": "manual"}, "provisioner": "example.com/none",
@@ -227,7 +230,7 @@ async fn a_pod_is_placed_by_what_its_cluster_had_before_it_had_nodes() {
     let first = server.get(&format!("{pods}/apart")).await;
     assert_eq!(first["spec"]["nodeName"], "n1", "{}", first["status"]);
     let refused = server.get(&format!("{pods}/refused")).await;
-    assert!(refused["spec"]["nodeName"].is_null(), "the labels of the namespace are known");
+    assert!(refused["spec"]["nodeName"].is_null(), "the labels of the namespace are used");
 
     let account = "/clusters/blue/api/v1/namespaces/default/pods";
     apart["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["namespaceSelector"] =
@@ -239,19 +242,19 @@ async fn a_pod_is_placed_by_what_its_cluster_had_before_it_had_nodes() {
     }
     assert!(
         server.get(&format!("{account}/two")).await["spec"]["nodeName"].is_null(),
-        "also of those that every cluster begins with"
+        "the labels of shared namespaces are used"
     );
     server.stop().await;
 }
 
 #[tokio::test]
-async fn what_nobody_owns_goes_within_its_own_cluster() {
+async fn garbage_is_collected_within_its_own_cluster() {
     let server = Server::start().await;
     for tenant in ["blue", "green"] {
         let maps = format!("/clusters/{tenant}/api/v1/namespaces/default/configmaps");
         let owner = server.create(&maps, json!({"metadata": {"name": "owner"}})).await;
         server.create(&maps, owned_by("dependent", "v1", "ConfigMap", &owner)).await;
-        // What every cluster begins with can own something, too.
+        // Objects that all clusters share can be owners, too.
         let account = format!("/clusters/{tenant}/api/v1/namespaces/default/serviceaccounts/default");
         let account = server.get(&account).await;
         server.create(&maps, owned_by("of-account", "v1", "ServiceAccount", &account)).await;
@@ -275,7 +278,7 @@ async fn what_nobody_owns_goes_within_its_own_cluster() {
 }
 
 #[tokio::test]
-async fn kinds_of_a_tenant_are_looked_after_where_they_are() {
+async fn custom_resources_of_a_tenant_are_reconciled_in_its_cluster() {
     let server = Server::start().await;
     let definitions =
         |tenant: &str| format!("/clusters/{tenant}/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
@@ -319,11 +322,14 @@ async fn kinds_of_a_tenant_are_looked_after_where_they_are() {
     server.create(blue, boat("last")).await;
     server.delete("/clusters/blue/api/v1/namespaces/harbour").await;
     server.idle().await;
-    assert!(server.get("/clusters/blue/api/v1/namespaces/harbour").await.is_null(), "with all boats");
+    assert!(
+        server.get("/clusters/blue/api/v1/namespaces/harbour").await.is_null(),
+        "the namespace was not deleted"
+    );
 
     server.delete(&format!("{}/boats.example.com", definitions("blue"))).await;
     server.idle().await;
-    assert_eq!(server.watches().await, before - 1, "boats are watched in one cluster less");
+    assert_eq!(server.watches().await, before - 1, "the watch of the deleted kind did not end");
     assert_eq!(server.names(green).await, ["dependent", "owner"]);
     server.stop().await;
 }
@@ -393,7 +399,7 @@ async fn every_controller_serves_tenants() {
 }
 
 #[tokio::test]
-async fn a_restart_finds_every_cluster_again() {
+async fn restarted_server_reconciles_every_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start_on(StoreConfig::Disk, dir.path()).await;
     server.create_cluster("blue").await;
@@ -418,7 +424,7 @@ async fn a_restart_finds_every_cluster_again() {
     server.idle().await;
     let web = server.get("/clusters/blue/apis/apps/v1/namespaces/default/deployments/web").await;
     assert_eq!(web["status"]["readyReplicas"], 2, "{}", web["status"]);
-    assert!(!server.get(&format!("{maps}/papers")).await.is_null(), "its owner is there");
+    assert!(!server.get(&format!("{maps}/papers")).await.is_null(), "the owner exists");
     server.delete(&format!("{boats}/owner")).await;
     server.idle().await;
     assert!(server.get(&format!("{maps}/papers")).await.is_null());
@@ -426,7 +432,7 @@ async fn a_restart_finds_every_cluster_again() {
 }
 
 #[tokio::test]
-async fn roles_and_tokens_are_those_of_their_cluster() {
+async fn roles_and_tokens_are_reconciled_per_cluster() {
     let server = Server::start().await;
     let rule = json!({"apiGroups": ["example.com"], "resources": ["boats"], "verbs": ["get"]});
     let role = json!({"metadata": {"name": "boats", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
@@ -453,7 +459,7 @@ async fn roles_and_tokens_are_those_of_their_cluster() {
 }
 
 #[tokio::test]
-async fn many_clusters_are_no_more_watches_than_one() {
+async fn number_of_watches_does_not_grow_with_clusters() {
     let server = Server::start().await;
     server.idle().await;
     let before = server.watches().await;

@@ -1,4 +1,4 @@
-//! Policies are told in their status what cannot be right about them.
+//! Type checking of ValidatingAdmissionPolicies, as reported in their status.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -12,7 +12,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn settle(cluster: &Handle) {
@@ -40,7 +40,7 @@ async fn status(client: &Client, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_cannot_be_right_stands_in_the_status() {
+async fn type_errors_are_reported_in_the_policy_status() {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     let config = Config { store: StoreConfig::Memory, listen, ..Config::new(dir.path()) };
@@ -83,12 +83,12 @@ async fn what_cannot_be_right_stands_in_the_status() {
                 | object.spec.length > 1 && object.spec.colour == ''\n \
                 | .....................................^";
     assert_eq!(status(&client, "boats").await, warning("example.com/v1, Kind=Boat", text));
-    // Another word, another answer.
+    // A changed expression is checked again.
     let patch = json!({"spec": {"validations": [{"expression": "object.spec.replicas > 2"}]}});
     let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
     policies.patch("wrong", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     settle(&cluster).await;
-    // What is applied without what was applied before leaves nothing empty behind, as in upstream.
+    // Fields that are no longer applied leave no empty parents behind, as in Kubernetes.
     assert_eq!(status(&client, "wrong").await, json!({"observedGeneration": 2}));
     cluster.shutdown().await;
 }

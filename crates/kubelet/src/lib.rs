@@ -1,6 +1,7 @@
-//! What makes a machine a node.
+//! The node side of Kubernetes.
 //!
-//! So far that is one part of its HTTP API: who may use it. Nodes without a machine are whole ([`fake`]).
+//! So far it has authentication and authorization for the kubelet's HTTP API ([`server`]), and simulated
+//! nodes ([`fake`]).
 
 pub mod fake;
 pub mod server;

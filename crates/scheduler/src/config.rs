@@ -1,4 +1,4 @@
-//! What can be set.
+//! Configuration of the scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,24 +13,23 @@ use crate::plugins::{self, Writers};
 use crate::queue::PrioritySort;
 use crate::registry::{PluginError, Registry};
 
-/// The scheduler that pods name which name none.
+/// `spec.schedulerName` of pods that name no scheduler.
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
-/// How the scheduler works.
+/// Configuration of the scheduler.
 #[derive(Clone)]
 pub struct Config {
-    /// How pods are scheduled, for each scheduler that they may name. Pods that name another are left to
-    /// whoever runs it.
+    /// One profile for each scheduler name. Pods that name another scheduler are ignored.
     pub profiles: Vec<ProfileConfig>,
-    /// How long a pod waits after it was refused for the first time. Twice as long after each further time,
+    /// Backoff after the first failed attempt of a pod. It doubles with each further attempt,
     pub pod_initial_backoff: Duration,
-    /// up to this.
+    /// up to this limit.
     pub pod_max_backoff: Duration,
-    /// How many pods are brought to their nodes at a time. More wait with being scheduled.
+    /// Maximum number of concurrent binding cycles. While it is reached, no further pods are scheduled.
     pub max_binding: usize,
-    /// Plugins that profiles may have beside those that are built in.
+    /// Plugins available to profiles in addition to the built-in ones.
     pub registry: Registry,
-    /// In which order pods are scheduled: by priority, if nothing else is said.
+    /// Order of the active queue; by priority unless changed.
     pub queue_sort: Arc<dyn QueueSort>,
 }
 
@@ -48,13 +47,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether the scheduler can be started with it.
+    /// Validates the configuration, including the plugins of every profile.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first problem found.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_names()?;
-        let handle = nobodys_handle();
+        let handle = detached_handle();
         for profile in &self.profiles {
             plugins::profile(profile, &self.registry, &Writers::default(), &handle, None)?;
         }
@@ -91,8 +90,8 @@ impl fmt::Debug for Config {
     }
 }
 
-/// What plugins can do where nothing runs.
-pub(crate) fn nobodys_handle() -> Handle {
+/// A handle without a running scheduler, a client or a recorder.
+pub(crate) fn detached_handle() -> Handle {
     Handle {
         waiting: WaitingPods::default(),
         signals: Signals::default(),
@@ -102,109 +101,109 @@ pub(crate) fn nobodys_handle() -> Handle {
     }
 }
 
-/// What is wrong with a configuration.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No pod would be scheduled.
-    #[error("there is no profile")]
+    /// There is no profile, so no pod would be scheduled.
+    #[error("no scheduler profile is configured")]
     NoProfile,
-    /// Pods could not name it.
-    #[error("a profile has no scheduler name")]
+    /// A profile has no scheduler name, so no pod could name it.
+    #[error("a scheduler profile has no scheduler name")]
     Unnamed,
-    /// Nobody would know which one a pod means.
-    #[error("there are several profiles with scheduler name {0:?}")]
+    /// Two profiles have the same scheduler name.
+    #[error("several profiles have the scheduler name {0:?}")]
     RepeatedProfile(String),
-    /// It is neither built in nor registered.
+    /// A profile enables a plugin that is neither built in nor registered.
     #[error("profile {profile:?}: plugin {plugin:?} does not exist")]
     UnknownPlugin {
         /// The scheduler name of the profile.
         profile: String,
-        /// What it asked for.
+        /// The unknown plugin.
         plugin: String,
     },
-    /// Each has its place among at most so many.
+    /// A profile has more plugins than a plugin set has bits.
     #[error("profile {profile:?} has more than {most} plugins")]
     TooManyPlugins {
         /// The scheduler name of the profile.
         profile: String,
-        /// How many it may have.
+        /// The maximum.
         most: usize,
     },
-    /// Scores would count against what they are for, or not fit into a number.
-    #[error("profile {profile:?}: plugin {plugin:?} weighs {weight}, which is not between 0 and {most}")]
+    /// The weight of a plugin is negative or could overflow the sum of scores.
+    #[error("profile {profile:?}: plugin {plugin:?} has weight {weight}, expected 0 to {most}")]
     Weight {
         /// The scheduler name of the profile.
         profile: String,
-        /// The plugin.
+        /// The name of the plugin.
         plugin: String,
-        /// What it weighs.
+        /// The configured weight.
         weight: i64,
-        /// What it may weigh.
+        /// The maximum.
         most: i64,
     },
-    /// The plugin itself says why.
+    /// The factory of a plugin returned an error.
     #[error("profile {profile:?}: initializing plugin {plugin:?}")]
     Plugin {
         /// The scheduler name of the profile.
         profile: String,
-        /// The plugin.
+        /// The name of the plugin.
         plugin: String,
-        /// Why it cannot be made.
+        /// The error of the factory.
         source: PluginError,
     },
 }
 
-/// A plugin that a profile has.
+/// An enabled plugin of a profile.
 #[derive(Clone, Debug)]
 pub struct PluginConfig {
-    /// Its name, in the table of those that are built in or in [`Config::registry`].
+    /// Its name, either of a built-in plugin or of one in [`Config::registry`].
     pub name: String,
-    /// How much its scores count; none for what it weighs by default, which is one.
+    /// Weight of its scores; none for the default weight, which is 1 for registered plugins.
     pub weight: Option<i64>,
-    /// What it is made with.
+    /// Arguments passed to its factory.
     pub args: Value,
 }
 
 impl PluginConfig {
-    /// A plugin as it is by default.
+    /// A plugin with default weight and no arguments.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), weight: None, args: Value::Null }
     }
 
-    /// The same with another weight.
+    /// Sets the weight.
     #[must_use]
     pub fn weight(self, weight: i64) -> Self {
         Self { weight: Some(weight), ..self }
     }
 
-    /// The same made with these arguments.
+    /// Sets the arguments.
     #[must_use]
     pub fn args(self, args: Value) -> Self {
         Self { args, ..self }
     }
 }
 
-/// How pods are scheduled that name one scheduler.
+/// Configuration for the pods that name one scheduler.
 #[derive(Clone, Debug)]
 pub struct ProfileConfig {
-    /// What `spec.schedulerName` of those pods is.
+    /// The `spec.schedulerName` of those pods.
     pub scheduler_name: String,
-    /// Plugins of the default profile that are not asked, by name; `*` for all.
+    /// Plugins of the default profile to disable, by name; `*` for all.
     pub disabled: Vec<String>,
-    /// Plugins that are asked after those of the default profile, in this order. One that is among those keeps its
-    /// place and takes the weight.
+    /// Plugins that run after those of the default profile, in this order. A plugin of the default profile
+    /// keeps its position and takes the weight given here.
     pub enabled: Vec<PluginConfig>,
-    /// How much plugins weigh if it is not what they weigh by default, by name.
+    /// Weights of plugins that differ from the default, by name.
     pub weights: BTreeMap<String, i64>,
-    /// How many of a hundred nodes are compared; none to go by how many there are.
+    /// Percentage of nodes to score; none for an adaptive percentage.
     pub percentage_of_nodes_to_score: Option<usize>,
-    /// How much it counts that a pod which is there must have the new one near it.
+    /// Weight of the required affinity terms of existing pods when an incoming pod matches them.
     pub hard_pod_affinity_weight: i64,
 }
 
 impl ProfileConfig {
-    /// The default profile under a name.
+    /// The default profile with this scheduler name.
     pub fn new(scheduler_name: impl Into<String>) -> Self {
         Self {
             scheduler_name: scheduler_name.into(),

@@ -1,4 +1,4 @@
-//! Plugins that a program brings along, and how profiles come to have them.
+//! Plugins of embedding programs, and their factories.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -13,20 +13,20 @@ use tokio::sync::mpsc;
 use crate::framework::{Handle, Plugin};
 use crate::run::Message;
 
-/// Why a plugin cannot be made.
+/// Error of a plugin factory.
 pub type PluginError = Box<dyn Error + Send + Sync>;
 
 type Factory = dyn Fn(&mut PluginContext<'_>) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync;
 
-/// Plugins by name, and how each is made. Profiles ask for them by [`ProfileConfig::enabled`].
+/// Plugin factories by name. Profiles enable them with [`ProfileConfig::enabled`].
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use coracle_scheduler::framework::{NodeScore, Plugin, PreScore};
-/// use coracle_scheduler::{Config, NodeIndex, NodeInfo, Pod, PluginConfig, World};
+/// use coracle_scheduler::{Config, NodeIndex, NodeInfo, Pod, PluginConfig, ClusterState};
 ///
-/// /// Likes nodes whose names are short.
+/// /// Prefers nodes with short names.
 /// struct ShortNames;
 ///
 /// impl Plugin for ShortNames {
@@ -34,7 +34,7 @@ type Factory = dyn Fn(&mut PluginContext<'_>) -> Result<Arc<dyn Plugin>, PluginE
 ///         "ShortNames"
 ///     }
 ///
-///     fn pre_score<'w>(&'w self, _: &'w World, _: &'w Arc<Pod>, _: &[NodeIndex]) -> PreScore<'w> {
+///     fn pre_score<'w>(&'w self, _: &'w ClusterState, _: &'w Arc<Pod>, _: &[NodeIndex]) -> PreScore<'w> {
 ///         PreScore::Score(Box::new(Shortness))
 ///     }
 /// }
@@ -58,8 +58,8 @@ type Factory = dyn Fn(&mut PluginContext<'_>) -> Result<Arc<dyn Plugin>, PluginE
 pub struct Registry(BTreeMap<String, Arc<Factory>>);
 
 impl Registry {
-    /// Adds a plugin under its name, and how it is made: for each profile that has it, whenever the scheduler is
-    /// started.
+    /// Registers a plugin factory. It is called for each profile that enables the plugin, whenever the
+    /// scheduler starts.
     pub fn add(
         &mut self,
         name: impl Into<String>,
@@ -83,53 +83,57 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// What a plugin is made with.
+/// Arguments of a plugin factory.
 pub struct PluginContext<'a> {
     pub(crate) profile: &'a str,
     pub(crate) args: &'a Value,
     pub(crate) handle: &'a Handle,
-    /// None where nothing runs.
+    /// None if no scheduler is started, as when a configuration is validated.
     pub(crate) feed: Option<PluginFeed<'a>>,
 }
 
-/// Where news for plugins comes from.
+/// Source of the custom events of plugins.
 pub(crate) struct PluginFeed<'a> {
     pub(crate) manager: &'a mut Manager,
-    pub(crate) told: &'a mpsc::Sender<Message>,
-    /// Informers that have to know everything before pods are scheduled.
+    pub(crate) sender: &'a mpsc::Sender<Message>,
+    /// Informers that must be synced before pods are scheduled.
     pub(crate) following: &'a mut Vec<Changes>,
 }
 
 impl PluginFeed<'_> {
-    /// The same for another plugin.
-    pub(crate) fn again(&mut self) -> PluginFeed<'_> {
-        PluginFeed { manager: self.manager, told: self.told, following: self.following }
+    /// Reborrows it for another plugin.
+    pub(crate) fn reborrow(&mut self) -> PluginFeed<'_> {
+        PluginFeed { manager: self.manager, sender: self.sender, following: self.following }
     }
 }
 
 impl PluginContext<'_> {
-    /// The name of the profile it is for.
+    /// The name of the profile.
     pub fn profile(&self) -> &str {
         self.profile
     }
 
-    /// What [`PluginConfig::args`](crate::PluginConfig::args) says.
+    /// The arguments in [`PluginConfig::args`](crate::PluginConfig::args).
     pub fn args(&self) -> &Value {
         self.args
     }
 
-    /// What it can do apart from what it is asked, from wherever it is.
+    /// The plugin's access to the running scheduler.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Follows objects that the scheduler knows nothing of. Everything that happens to one is an event of its own,
-    /// [`ClusterEvent::Custom`](crate::framework::ClusterEvent::Custom) under this name for the kind. No pod is
-    /// scheduled before all of them are known. None where nothing runs, as in a simulation.
-    pub fn follow<V: View>(&mut self, selection: Selection, kind: &'static str) -> Option<Informer<V>> {
+    /// Watches objects of a kind that the scheduler itself does not use. Each change becomes a
+    /// [`ClusterEvent::Custom`](crate::framework::ClusterEvent::Custom) with this name for the kind. No pod
+    /// is scheduled before the informer is synced. None if no scheduler is started, as in a simulation.
+    pub fn start_informers<V: View>(
+        &mut self,
+        selection: Selection,
+        kind: &'static str,
+    ) -> Option<Informer<V>> {
         let feed = self.feed.as_mut()?;
         let informer: Informer<V> = feed.manager.informer(selection);
-        informer.feed(feed.told.clone(), move |change| Message::Custom { kind, key: change.key });
+        informer.feed(feed.sender.clone(), move |change| Message::Custom { kind, key: change.key });
         feed.following.push(informer.changes());
         Some(informer)
     }

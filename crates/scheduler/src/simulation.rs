@@ -1,19 +1,19 @@
-//! What the scheduler would do, without a cluster: for benchmarks, and for whoever wants to know beforehand.
+//! Scheduling without a cluster, for benchmarks and what-if questions.
 
 use std::sync::Arc;
 
 use coracle_base::Rng;
 use serde_json::Value;
 
-use crate::config::{ConfigError, ProfileConfig, nobodys_handle};
-use crate::cycle::{Outcome, Trace, Turns, schedule};
+use crate::cluster_state::ClusterState;
+use crate::config::{ConfigError, ProfileConfig, detached_handle};
+use crate::cycle::{CycleState, Outcome, Trace, schedule};
 use crate::framework::Profile;
 use crate::plugins::{self, Writers};
 use crate::registry::Registry;
 use crate::view::{Node, Pod};
-use crate::world::World;
 
-/// Nodes and pods that are nowhere else.
+/// A simulated cluster of nodes and pods.
 ///
 /// ```
 /// use coracle_scheduler::{ProfileConfig, Registry, Simulation};
@@ -29,42 +29,42 @@ use crate::world::World;
 #[derive(Debug)]
 pub struct Simulation {
     profile: Profile,
-    world: World,
-    turns: Turns,
-    /// Nobody wants to know what it costs.
+    state: ClusterState,
+    cycle_state: CycleState,
+    /// Disabled.
     trace: Trace,
 }
 
 impl Simulation {
-    /// An empty cluster. The same seed chooses the same among nodes that are equally good.
+    /// An empty cluster. The same seed leads to the same selection among nodes with equal scores.
     ///
     /// # Errors
-    /// If there cannot be such a profile.
+    /// If the profile is invalid.
     pub fn new(profile: &ProfileConfig, registry: &Registry, seed: u64) -> Result<Self, ConfigError> {
-        let profile = plugins::profile(profile, registry, &Writers::default(), &nobodys_handle(), None)?;
-        let (turns, trace) = (Turns::new(Rng::seeded(seed)), Trace::default());
-        Ok(Self { profile, world: World::default(), turns, trace })
+        let profile = plugins::profile(profile, registry, &Writers::default(), &detached_handle(), None)?;
+        let (cycle_state, trace) = (CycleState::new(Rng::seeded(seed)), Trace::default());
+        Ok(Self { profile, state: ClusterState::default(), cycle_state, trace })
     }
 
-    /// Adds a node, or changes it.
+    /// Adds or updates a node.
     ///
     /// # Errors
-    /// If it is no Node.
+    /// If `node` is not a valid Node.
     pub fn set_node(&mut self, node: Value) -> Result<(), serde_json::Error> {
         let node: Node = serde_json::from_value(node)?;
-        self.world.cache.set_node(&Arc::new(node));
+        self.state.cache.set_node(&Arc::new(node));
         Ok(())
     }
 
-    /// Finds a node for a pod, which is there from then on; or says why there is none, as its condition would.
+    /// Schedules a pod and places it on its node. The inner error is the message of the pod's condition.
     ///
     /// # Errors
-    /// If it is no Pod.
+    /// If `pod` is not a valid Pod.
     pub fn schedule(&mut self, pod: Value) -> Result<Result<String, String>, serde_json::Error> {
         let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod)?);
-        Ok(match schedule(&self.profile, &mut self.world, &pod, &mut self.turns, &mut self.trace) {
+        Ok(match schedule(&self.profile, &mut self.state, &pod, &mut self.cycle_state, &mut self.trace) {
             Outcome::Fits(node) => {
-                self.world.cache.assume(Arc::new(pod.on_node(&node)));
+                self.state.cache.assume(Arc::new(pod.on_node(&node)));
                 Ok(node.into())
             }
             Outcome::Refused(diagnosis, _) => Err(diagnosis.to_string()),

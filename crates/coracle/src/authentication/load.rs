@@ -1,5 +1,4 @@
-//! The files that the settings name, read once, at the start. Errors say which file, and never what stands
-//! in it.
+//! Loads the files named by the settings, once, at the start. Errors name the file but never its contents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,13 +14,13 @@ use crate::error::AuthenticationError;
 use crate::pki::{self, AccountKeys};
 use crate::trusted_files::{self, OpenError};
 
-/// Where the keys of tokens are told.
+/// Path of the key set of service account tokens.
 const KEY_SET_PATH: &str = "/openid/v1/jwks";
 
 /// The settings with the contents of the files they name.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedAuthentication {
     pub(crate) config: AuthenticationConfig,
-    /// The authorities of front proxies that a file names, in PEM; none for our own.
+    /// The authorities of front proxies from a file, in PEM; none for the server's own.
     proxy_ca: Option<String>,
     pub(crate) policy: TokenPolicy,
     retired_keys: Vec<PublicKey>,
@@ -29,7 +28,7 @@ pub(crate) struct Loaded {
 }
 
 /// Reads the files. Blocks.
-pub(crate) fn load(settings: &Authentication) -> Result<Loaded, AuthenticationError> {
+pub(crate) fn load(settings: &Authentication) -> Result<LoadedAuthentication, AuthenticationError> {
     let static_tokens = settings.token_file.as_deref().map(token_file).transpose()?;
     let proxy_ca = settings.front_proxy.as_ref().map(|proxy| read(&proxy.ca_file)).transpose()?;
     let accounts = &settings.service_accounts;
@@ -50,16 +49,16 @@ pub(crate) fn load(settings: &Authentication) -> Result<Loaded, AuthenticationEr
         api_audiences: settings.api_audiences.clone(),
     };
     let policy = TokenPolicy { max_expiration: accounts.max_expiration, jwks_uri: accounts.jwks_uri.clone() };
-    Ok(Loaded { config, proxy_ca, policy, retired_keys, issuer })
+    Ok(LoadedAuthentication { config, proxy_ca, policy, retired_keys, issuer })
 }
 
-/// Proxies that have a certificate of our own authority for them, which are servers of this cluster.
+/// Accepts proxies with a certificate of the server's own front proxy authority: servers of this cluster.
 fn own_front_proxy() -> FrontProxy {
     FrontProxy { allowed_names: vec![pki::FRONT_PROXY_CLIENT.to_owned()], ..FrontProxy::default() }
 }
 
-impl Loaded {
-    /// Who signs tokens with these keys.
+impl LoadedAuthentication {
+    /// The signer of tokens with these keys.
     pub(crate) fn signer(&self, keys: &AccountKeys) -> Result<EcdsaSigner, coracle_apiserver::SignerError> {
         let signer = EcdsaSigner::from_pem(&*self.issuer, keys.signing.expose().as_bytes())?;
         let own = keys.retired.iter().map(|pem| PublicKey::from_pem(pem.as_bytes()));
@@ -70,19 +69,19 @@ impl Loaded {
             .fold(signer, EcdsaSigner::with_retired_key))
     }
 
-    /// The authorities of front proxies, in PEM, where these are our own.
+    /// The authorities of front proxies, in PEM; `own` unless a file is configured.
     pub(crate) fn proxy_ca<'a>(&'a self, own: &'a str) -> &'a str {
         self.proxy_ca.as_deref().unwrap_or(own)
     }
 
-    /// How tokens are given out by a server at this URL, if others can reach it.
+    /// The token policy of a server with this URL, if it can be reached from outside.
     pub(crate) fn policy_at(&self, url: Option<&str>) -> TokenPolicy {
         let here = || url.map(|url| format!("{url}{KEY_SET_PATH}"));
         TokenPolicy { jwks_uri: self.policy.jwks_uri.clone().or_else(here), ..self.policy.clone() }
     }
 
-    /// What servers behind this one need to believe it, as they find it in the ConfigMap
-    /// `extension-apiserver-authentication`.
+    /// The data of the ConfigMap `extension-apiserver-authentication`, by which aggregated API servers
+    /// authenticate this one.
     pub(crate) fn front_proxy_data(&self, own: &str) -> BTreeMap<String, String> {
         let Some(headers) = &self.config.front_proxy else { return BTreeMap::new() };
         let FrontProxy { allowed_names, username_headers, uid_headers, group_headers, .. } = headers;
@@ -101,7 +100,7 @@ impl Loaded {
     }
 }
 
-/// Names as JSON.
+/// A JSON array of names.
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     serde_json::Value::from_iter(names).to_string()
 }

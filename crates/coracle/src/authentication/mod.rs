@@ -1,4 +1,4 @@
-//! By what the server recognizes its users, and what is read from files for that.
+//! Settings of authentication, and the files they name.
 
 mod load;
 
@@ -6,56 +6,56 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use coracle_apiserver::FrontProxy;
-/// What the headers of proxies are named by.
+/// The type of header names in [`FrontProxy`].
 pub use http::HeaderName;
-pub(crate) use load::{Loaded, load};
+pub(crate) use load::{LoadedAuthentication, load};
 
 use crate::error::ConfigError;
 
-/// Who vouches for the tokens of service accounts, as kubeadm has it.
+/// The issuer of service account tokens, as in kubeadm.
 pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// For how long tokens may be limited to, as in upstream.
+/// Limits of the maximum token lifetime, as in kube-apiserver.
 const MIN_MAX_EXPIRATION: Duration = Duration::from_secs(3600);
 const MAX_MAX_EXPIRATION: Duration = Duration::from_secs(1 << 32);
 
-/// How users are recognized, beside their certificates.
+/// Authentication settings other than client certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
-    /// Whether somebody may ask for anything without saying who it is, and not only whether the server is
-    /// well. What is answered is another question.
+    /// Allow anonymous requests to all endpoints and not only to health endpoints. They are still
+    /// authorized.
     pub anonymous: bool,
     /// A file of tokens: lines of `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
-    /// Whether nodes may join with the tokens of secrets.
+    /// Allow nodes to join with bootstrap tokens stored in Secrets.
     pub bootstrap_tokens: bool,
-    /// Proxies that say in headers who is asking.
+    /// Front proxies, which pass the user in headers.
     pub front_proxy: Option<FrontProxyConfig>,
-    /// Tokens of service accounts.
+    /// Service account tokens.
     pub service_accounts: ServiceAccountTokens,
-    /// By which names tokens may mean this server; none for the names of the issuers.
+    /// Audiences of this server's tokens; none for the names of the issuers.
     pub api_audiences: Vec<String>,
 }
 
-/// Proxies that are believed.
+/// Trusted front proxies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontProxyConfig {
-    /// The authorities that sign their certificates, in PEM.
+    /// The authorities of their client certificates, in PEM.
     pub ca_file: PathBuf,
-    /// Which headers say what, and which of those certificates count.
+    /// The headers with user information, and the accepted certificate names.
     pub headers: FrontProxy,
 }
 
-/// How tokens of service accounts are made and recognized.
+/// Settings of service account tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccountTokens {
-    /// Who vouches for them: the first for those that are made now, all of them for those that are shown.
+    /// Token issuers: the first one is used for new tokens, all of them are accepted.
     pub issuers: Vec<String>,
-    /// Files of further keys whose tokens are good, public or private, in PEM.
+    /// Files of additional keys for verification, public or private, in PEM.
     pub key_files: Vec<PathBuf>,
-    /// Where others find the keys; by default at this server.
+    /// URL of the key set that the discovery document names; by default the one this server serves.
     pub jwks_uri: Option<String>,
-    /// No token is good for longer.
+    /// Maximum lifetime of tokens.
     pub max_expiration: Option<Duration>,
 }
 
@@ -80,10 +80,10 @@ impl Default for ServiceAccountTokens {
 }
 
 impl Authentication {
-    /// The same, if it makes sense.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// If an issuer, a URL or a time cannot be one.
+    /// If an issuer, an audience, a URL or a lifetime is invalid.
     pub fn checked(self) -> Result<Self, ConfigError> {
         let accounts = &self.service_accounts;
         if accounts.issuers.is_empty() || accounts.issuers.iter().any(String::is_empty) {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_its_flag() {
+    fn invalid_setting_is_rejected_by_its_flag() {
         assert!(Authentication::default().checked().is_ok());
         let none = refused(|settings| settings.service_accounts.issuers.clear());
         assert!(none.contains("--service-account-issuer"), "{none}");

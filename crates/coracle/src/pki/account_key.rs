@@ -1,7 +1,7 @@
-//! The key that the tokens of service accounts are signed with. kubeadm calls it `sa.key`.
+//! The signing key of service account tokens, `sa.key` in kubeadm.
 //!
-//! When it is replaced, the new one signs at once. Of the old one the public half is kept for as long as
-//! its tokens may live; nothing more can be signed with it.
+//! A new key signs at once when it replaces the old one. The public half of the old key is kept for as long
+//! as its tokens may be valid; it can sign nothing more.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,43 +15,43 @@ use super::error::PkiError;
 use super::files::{self, Batch};
 use crate::trusted_files::Secrecy;
 
-/// What its file is called, without `.key`.
+/// Base name of its file.
 pub(super) const NAME: &str = "sa";
 
-/// Its name in the directory, and that of its predecessors.
+/// The files of the key and of its predecessors.
 const FILE: &str = "sa.key";
 const OLD: &str = "sa-old.pub";
 
-/// How long tokens of an old key are taken: longer than those live that the server makes by itself, which
-/// is a year.
+/// How long the tokens of an old key are accepted: longer than the lifetime of the tokens that the server
+/// creates by itself, which is a year.
 const KEEP: Duration = Duration::from_hours(366 * 24);
 
-/// Old keys that are kept; whoever replaces it more often gives up the oldest.
+/// Maximum number of old keys; with more frequent rotation the oldest is dropped.
 const MAX_OLD: usize = 16;
 
-/// Stands before the time at which a key was retired, in the line before it.
+/// Marks the line before a retired key, followed by the time of its retirement.
 const RETIRED: &str = "retired ";
 
-/// What signs tokens, and what did.
+/// The signing key and its predecessors.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountKeys {
-    /// What signs, a private key.
+    /// The private signing key.
     pub(crate) signing: PrivateKey,
-    /// What did, public keys in PEM.
+    /// Retired public keys in PEM.
     pub(crate) retired: Vec<String>,
-    /// When the first of them goes.
+    /// The time at which the first of them expires.
     pub(super) due: Option<Timestamp>,
 }
 
-/// A key that signs no more.
+/// A key that no longer signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Retired {
     at: Timestamp,
     pem: String,
 }
 
-/// The keys in the directory, made if there are none, or anew if `rotate` says so.
-pub(super) fn load_or_make(
+/// Loads the keys in the directory. Creates one if there is none, and a new one if `rotate` is set.
+pub(super) fn load_or_create(
     dir: &Path,
     rotate: bool,
     now: Timestamp,
@@ -65,7 +65,7 @@ pub(super) fn load_or_make(
         Some(pem) => {
             let key = parse_key(&pem, &path)?;
             if rotate {
-                // Before the new one is there: what is signed meanwhile must be known later.
+                // Before the new key is stored: tokens signed until then have to be accepted later.
                 retired.push(Retired { at: now, pem: key.public_key_pem() });
                 None
             } else {
@@ -84,7 +84,7 @@ pub(super) fn load_or_make(
     let signing = match signing {
         Some(signing) => signing,
         None => {
-            let key = make(&path)?;
+            let key = create(&path)?;
             batch.add(path, key.expose().to_owned(), Secrecy::Private);
             key
         }
@@ -93,18 +93,18 @@ pub(super) fn load_or_make(
     Ok(AccountKeys { signing, retired: retired.into_iter().map(|key| key.pem).collect(), due })
 }
 
-/// Keys for a cluster that writes nothing down.
-pub(crate) fn passing() -> Result<AccountKeys, PkiError> {
-    Ok(AccountKeys { signing: make(Path::new(FILE))?, retired: Vec::new(), due: None })
+/// Keys of a server without files.
+pub(crate) fn ephemeral() -> Result<AccountKeys, PkiError> {
+    Ok(AccountKeys { signing: create(Path::new(FILE))?, retired: Vec::new(), due: None })
 }
 
-fn make(path: &Path) -> Result<PrivateKey, PkiError> {
+fn create(path: &Path) -> Result<PrivateKey, PkiError> {
     let key = KeyPair::generate().map_err(|error| issue_failed(path, error))?;
     Ok(PrivateKey::of(&key))
 }
 
-/// Each key after the line that says since when it signs no more. What is not understood is left out:
-/// tokens of a key that was spoilt are refused, and that is all.
+/// Each key follows the line with its retirement. Unreadable parts are skipped: the consequence is only
+/// that tokens of that key are rejected.
 fn parse_retired(text: &str) -> Vec<Retired> {
     let blocks = text.split(RETIRED).skip(1);
     let parse = |block: &str| {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retired_keys_are_found_again() {
+    fn retired_keys_are_parsed_as_written() {
         let key = |at, pem: &str| Retired { at: Timestamp::from_millis(at), pem: pem.to_owned() };
         let keys = [key(1, "-----BEGIN X-----\na\n-----END X-----\n"), key(2, "b\n")];
         assert_eq!(parse_retired(&write_retired(&keys)), keys);

@@ -1,14 +1,13 @@
-//! An authority and its succession, so that it can be replaced while the cluster runs and nobody is cut
-//! off.
+//! Certificate authorities and their rotation, during which the server runs and clients stay connected.
 //!
-//! A successor is trusted beside the one that signs for [`TRUST_LEAD`] before it signs anything itself.
-//! From then on it signs for clients. What servers show is still signed by its predecessor, because a
-//! client that was set up before knows no other; such a client has a certificate of the predecessor, and
-//! when the last of those has expired, so has the predecessor's time. Everything follows from the times
-//! in the certificates, so there is no state that could be lost.
+//! A successor is trusted beside the current authority for [`TRUST_LEAD`] before it signs anything. From
+//! then on it signs client certificates. Serving certificates are still signed by its predecessor, because
+//! clients configured earlier trust no other; such a client has a certificate of the predecessor, and when
+//! the last of those has expired, the predecessor is dropped. All steps follow from the times in the
+//! certificates, so there is no other state to lose.
 //!
-//! `NAME.crt` holds everything that is trusted, the one that signs first, and `NAME.key` the key of that
-//! one. `NAME-next` and `NAME-old` are its successor and its predecessor, while there is one.
+//! `NAME.crt` contains all trusted authorities, the current one first, and `NAME.key` the key of the
+//! current one. `NAME-next` and `NAME-old` are its successor and its predecessor, while there is one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,30 +22,30 @@ use super::leaf;
 use super::private_key::PrivateKey;
 use crate::trusted_files::Secrecy;
 
-/// How long a successor is trusted before it signs: whoever reads what we publish has read it by then.
-/// Kubelets bring a changed ConfigMap into pods within two minutes.
+/// How long a successor is trusted before it signs; clients have to read the published bundle in this time.
+/// Kubelets update a changed ConfigMap in pods within two minutes.
 pub(super) const TRUST_LEAD: Duration = Duration::from_hours(1);
 
-/// A successor is made when this part of an authority's life is over, in fifths.
+/// Part of an authority's lifetime after which a successor is created, as a fraction.
 const SUCCESSION_AT: (u32, u32) = (4, 5);
 
-/// A predecessor goes so long before it expires, and what it signed for servers with it.
+/// How long before its expiry a predecessor is dropped, along with the serving certificates it signed.
 const DROP_MARGIN: Duration = Duration::from_hours(7 * 24);
 
-/// Which authority.
+/// A kind of authority.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
-    /// What its files are called.
+    /// Base name of its files.
     pub(super) file: &'static str,
-    /// What its certificates are called; successors have their time behind it.
+    /// Common name of its certificates; successors append their time.
     pub(super) common_name: &'static str,
 }
 
-/// The authority of the cluster, for servers and clients.
+/// The authority of the cluster, for serving and client certificates.
 pub(super) const CLUSTER: Family = Family { file: "ca", common_name: "coracle" };
 
-/// Who signs for proxies that say who their clients are. Not the same: a client certificate of the cluster
-/// must not be one of a proxy.
+/// The authority of front proxies, which pass user names in headers. Separate from that of the cluster, so
+/// that a client certificate is not accepted as one of a proxy.
 pub(super) const FRONT_PROXY: Family = Family { file: "front-proxy-ca", common_name: "front-proxy-ca" };
 
 /// An authority with its successor and its predecessor.
@@ -54,25 +53,25 @@ pub(super) struct Authorities {
     pub(super) current: Authority,
     pub(super) next: Option<Authority>,
     pub(super) old: Option<Authority>,
-    /// The certificate of one that went just now, in PEM.
+    /// The certificate of a predecessor that was just dropped, in PEM.
     pub(super) withdrawn: Option<String>,
 }
 
-/// What is due in a succession.
+/// A step of a rotation.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// A successor is made.
+    /// A successor is created.
     Succeed,
-    /// The successor takes over.
+    /// The successor becomes the current authority.
     Promote,
-    /// The predecessor goes.
+    /// The predecessor is dropped.
     Drop,
 }
 
 impl Authorities {
-    /// Those in the directory, made if there are none, and moved on as far as is due. A successor is
-    /// made before its time if `rotate` says so.
-    pub(super) fn load_or_make(
+    /// Loads the authorities in the directory, creates one if there is none, and carries out all steps that
+    /// are due. With `rotate`, a successor is created ahead of time.
+    pub(super) fn load_or_create(
         dir: &Path,
         family: Family,
         rotate: bool,
@@ -82,36 +81,36 @@ impl Authorities {
         let files = Files { dir, family };
         let mut found = match files.load()? {
             Some(found) => found,
-            None => files.make_first(now, batch)?,
+            None => files.create_first(now, batch)?,
         };
         let mut rotate = rotate;
         while let Some(step) = found.due(rotate, now) {
             rotate &= step != Step::Succeed;
-            found = files.carry_out(step, found, now, batch)?;
+            found = files.apply_step(step, found, now, batch)?;
         }
         if found.current.expires() <= now {
             return Err(PkiError::Expired { path: files.certificate("") });
         }
-        files.tidy(&found, batch)?;
+        files.update_files(&found, batch)?;
         Ok(found)
     }
 
-    /// Those in the directory, as they are; none if there are none.
+    /// Loads the authorities in the directory without changes; none if there are none.
     pub(super) fn load(dir: &Path, family: Family) -> Result<Option<Self>, PkiError> {
         Files { dir, family }.load()
     }
 
-    /// Everything to be trusted in PEM, the one that signs first.
+    /// All trusted certificates in PEM, the current one first.
     pub(super) fn bundle(&self) -> String {
         self.trusted().map(Authority::certificate).collect()
     }
 
-    /// Who signs for servers: clients may know only the oldest.
+    /// The signer of serving certificates: clients may trust only the oldest authority.
     pub(super) fn for_servers(&self) -> &Authority {
         self.old.as_ref().unwrap_or(&self.current)
     }
 
-    /// When something is due again.
+    /// The time of the next step.
     pub(super) fn next_due(&self) -> Timestamp {
         match (&self.next, &self.old) {
             (Some(next), _) => promote_at(next, &self.current),
@@ -129,7 +128,7 @@ impl Authorities {
             (Some(_), _) => Step::Promote,
             (None, Some(_)) => Step::Drop,
             (None, None) if rotate => return Some(Step::Succeed),
-            // What has expired cannot hand over: its successor would be trusted by nobody.
+            // An expired authority cannot be succeeded: clients would not trust its successor.
             (None, None) if self.current.expires() <= now => return None,
             (None, None) => Step::Succeed,
         };
@@ -139,19 +138,19 @@ impl Authorities {
 
 fn succeed_at(current: &Authority) -> Timestamp {
     let (part, parts) = SUCCESSION_AT;
-    current.made() + current.expires().since(current.made()) / parts * part
+    current.created_at() + current.expires().since(current.created_at()) / parts * part
 }
 
 fn promote_at(next: &Authority, current: &Authority) -> Timestamp {
-    (next.made() + TRUST_LEAD).min(current.expires())
+    (next.created_at() + TRUST_LEAD).min(current.expires())
 }
 
-/// When the last certificate of the predecessor has expired.
+/// The time at which the last certificate of the predecessor has expired.
 fn drop_at(current: &Authority, old: &Authority) -> Timestamp {
-    (current.made() + TRUST_LEAD + leaf::MAX_LIFE).min(old.expires() - DROP_MARGIN)
+    (current.created_at() + TRUST_LEAD + leaf::MAX_LIFE).min(old.expires() - DROP_MARGIN)
 }
 
-/// Where they are kept.
+/// The files of an authority.
 struct Files<'a> {
     dir: &'a Path,
     family: Family,
@@ -178,15 +177,15 @@ impl Files<'_> {
             }
             None => return Ok(None),
         };
-        // A change that was cut short leaves a copy of the current one.
+        // An interrupted step leaves a copy of the current one.
         let other = |authority: &Authority| !authority.has_key_of(&current);
         let next = self.pair(NEXT)?.filter(other);
         let old = self.pair(OLD)?.filter(other);
         Ok(Some(Authorities { next, old, current, withdrawn: None }))
     }
 
-    /// The pair with this suffix; none if one half is missing. Of several certificates the one that
-    /// belongs to the key.
+    /// The pair with this suffix; none if one half is missing. If there are several certificates, the one
+    /// that belongs to the key.
     fn pair(&self, suffix: &str) -> Result<Option<Authority>, PkiError> {
         let (certificate, key) = (self.certificate(suffix), self.key(suffix));
         let (Some(text), Some(key_text)) = (files::read(&certificate)?, files::read(&key)?) else {
@@ -204,27 +203,27 @@ impl Files<'_> {
         Err(PkiError::Mismatch { certificate, key })
     }
 
-    /// The first one. Its key is stored before the certificate: alone it can be used again, which cannot
-    /// be said of a certificate alone.
-    fn make_first(&self, now: Timestamp, batch: &mut Batch) -> Result<Authorities, PkiError> {
+    /// Creates the first authority. Its key is stored before the certificate: a key without certificate can
+    /// be reused, the reverse is not true.
+    fn create_first(&self, now: Timestamp, batch: &mut Batch) -> Result<Authorities, PkiError> {
         let (certificate, key) = (self.certificate(""), self.key(""));
         let pair = match files::read(&key)? {
             Some(text) => parse_key(&text, &key)?,
-            None => self.make_key("", batch)?,
+            None => self.create_key("", batch)?,
         };
-        let current = Authority::make(self.family.common_name.to_owned(), pair, now, &certificate)?;
+        let current = Authority::create(self.family.common_name.to_owned(), pair, now, &certificate)?;
         batch.add(certificate, current.certificate().to_owned(), Secrecy::Public);
         Ok(Authorities { current, next: None, old: None, withdrawn: None })
     }
 
-    fn make_key(&self, suffix: &str, batch: &mut Batch) -> Result<KeyPair, PkiError> {
+    fn create_key(&self, suffix: &str, batch: &mut Batch) -> Result<KeyPair, PkiError> {
         let path = self.key(suffix);
         let key = KeyPair::generate().map_err(|error| authority::issue_failed(&path, error))?;
         batch.add(path, PrivateKey::of(&key).expose().to_owned(), Secrecy::Private);
         Ok(key)
     }
 
-    fn carry_out(
+    fn apply_step(
         &self,
         step: Step,
         found: Authorities,
@@ -232,12 +231,12 @@ impl Files<'_> {
         batch: &mut Batch,
     ) -> Result<Authorities, PkiError> {
         Ok(match (step, found) {
-            (Step::Succeed, found) => Authorities { next: Some(self.make_next(now, batch)?), ..found },
+            (Step::Succeed, found) => Authorities { next: Some(self.create_next(now, batch)?), ..found },
             (Step::Promote, Authorities { current, next: Some(next), withdrawn, .. }) => {
-                tracing::info!(authority = self.family.file, "a new certificate authority signs from now on");
+                tracing::info!(authority = self.family.file, "promoting the new certificate authority");
                 self.add_pair(OLD, &current, batch);
                 let promoted = Authorities { current: next, next: None, old: Some(current), withdrawn };
-                // In this order, because the key says which of the certificates is the one.
+                // In this order, because the key determines which of the certificates is the current one.
                 batch.add(self.certificate(""), promoted.bundle(), Secrecy::Public);
                 batch.add(self.key(""), promoted.current.key().expose().to_owned(), Secrecy::Private);
                 promoted
@@ -250,11 +249,11 @@ impl Files<'_> {
         })
     }
 
-    fn make_next(&self, now: Timestamp, batch: &mut Batch) -> Result<Authority, PkiError> {
+    fn create_next(&self, now: Timestamp, batch: &mut Batch) -> Result<Authority, PkiError> {
         let name = format!("{}@{}", self.family.common_name, now.as_millis() / 1000);
-        let key = self.make_key(NEXT, batch)?;
+        let key = self.create_key(NEXT, batch)?;
         let path = self.certificate(NEXT);
-        let next = Authority::make(name, key, now, &path)?;
+        let next = Authority::create(name, key, now, &path)?;
         batch.add(path, next.certificate().to_owned(), Secrecy::Public);
         Ok(next)
     }
@@ -264,8 +263,8 @@ impl Files<'_> {
         batch.add(self.certificate(suffix), authority.certificate().to_owned(), Secrecy::Public);
     }
 
-    /// Has the file of everything trusted say so, and files removed that stand for nothing any more.
-    fn tidy(&self, found: &Authorities, batch: &mut Batch) -> Result<(), PkiError> {
+    /// Updates the bundle of trusted certificates, and removes files that are no longer used.
+    fn update_files(&self, found: &Authorities, batch: &mut Batch) -> Result<(), PkiError> {
         let (path, bundle) = (self.certificate(""), found.bundle());
         if batch.text(&path).map_or_else(|| files::read(&path), |text| Ok(Some(text.to_owned())))?
             != Some(bundle.clone())

@@ -1,4 +1,4 @@
-//! One authority: a certificate and its key, able to sign.
+//! A certificate authority: a certificate and its key.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,30 +16,29 @@ use super::certificate::{
 use super::error::PkiError;
 use super::private_key::{self, PrivateKey};
 
-/// As long as kubeadm's authority lives: long enough that most clusters never see its end.
+/// The lifetime of kubeadm's authority: so long that most clusters never reach its end.
 pub(super) const LIFE: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// Certificates are valid from a little before they are made, for clocks that are behind.
+/// How long before their creation certificates become valid, for clocks that are behind.
 pub(super) const BACKDATE: Duration = Duration::from_mins(5);
 
-/// An authority, able to sign.
 pub(super) struct Authority {
     pem: String,
     der: Vec<u8>,
-    made: Timestamp,
+    created_at: Timestamp,
     expires: Timestamp,
-    /// Its subject in DER.
+    /// The subject in DER.
     name: Vec<u8>,
-    /// What its certificate calls its key.
+    /// The subject key identifier.
     key_id: Option<Vec<u8>>,
     key: KeyPair,
 }
 
 impl Authority {
-    /// The authority with this certificate and key. None if the certificate is none of an authority.
+    /// The authority with this certificate and key. None if the certificate is not one of an authority.
     pub(super) fn new(der: Vec<u8>, key: KeyPair) -> Option<Self> {
         let certificate = parse_der(&der).filter(|certificate| certificate.is_ca())?;
-        let made = timestamp(certificate.validity().not_before.timestamp()) + BACKDATE;
+        let created_at = timestamp(certificate.validity().not_before.timestamp()) + BACKDATE;
         let expires = timestamp(certificate.validity().not_after.timestamp());
         let name = certificate.subject().as_raw().to_vec();
         let key_id =
@@ -47,11 +46,11 @@ impl Authority {
                 ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
                 _ => None,
             });
-        Some(Self { pem: certificate::pem("CERTIFICATE", &der), made, expires, name, key_id, key, der })
+        Some(Self { pem: certificate::pem("CERTIFICATE", &der), created_at, expires, name, key_id, key, der })
     }
 
-    /// A new one of this name. The path is for what is said if it cannot be made.
-    pub(super) fn make(
+    /// Creates an authority with this name. The path is for error messages.
+    pub(super) fn create(
         common_name: String,
         key: KeyPair,
         now: Timestamp,
@@ -80,28 +79,28 @@ impl Authority {
         &self.pem
     }
 
-    /// When it was made.
-    pub(super) fn made(&self) -> Timestamp {
-        self.made
+    /// The time of its creation.
+    pub(super) fn created_at(&self) -> Timestamp {
+        self.created_at
     }
 
-    /// When it ends, and everything it signed with it.
+    /// The time of its expiry, and that of everything it signed.
     pub(super) fn expires(&self) -> Timestamp {
         self.expires
     }
 
-    /// Whether both have the same key.
+    /// True if both have the same key.
     pub(super) fn has_key_of(&self, other: &Authority) -> bool {
         self.key.public_key_raw() == other.key.public_key_raw()
     }
 
-    /// Its key, for its file.
+    /// The private key, for its file.
     pub(super) fn key(&self) -> PrivateKey {
         PrivateKey::of(&self.key)
     }
 
-    /// Signs what `template` describes for the holder of a public key, given as `SubjectPublicKeyInfo`,
-    /// and not for longer than the authority itself lives.
+    /// Signs a certificate as described by `template` for a public key, given as `SubjectPublicKeyInfo`. It
+    /// expires with the authority at the latest.
     pub(super) fn sign(
         &self,
         template: &Template<'_>,
@@ -113,7 +112,7 @@ impl Authority {
         Ok(certificate::pem("CERTIFICATE", &der))
     }
 
-    /// Whether it has signed this certificate.
+    /// True if it signed this certificate.
     pub(super) fn has_signed(&self, certificate: &X509Certificate<'_>) -> bool {
         let own = parse_der(&self.der);
         own.is_some_and(|own| {
@@ -123,16 +122,16 @@ impl Authority {
     }
 }
 
-/// What a file of an authority should hold, for its error.
+/// Expected contents of an authority's file, for its error.
 pub(super) const AN_AUTHORITY: &str = "the certificate of an authority";
 
-/// The parser's own words are left out: they may repeat what it read.
+/// The parser's message is left out, because it may repeat parts of the key.
 pub(super) fn parse_key(pem: &str, path: &Path) -> Result<KeyPair, PkiError> {
     let malformed = || PkiError::Malformed { path: path.to_owned(), expected: "a private key" };
     private_key::parse(pem).ok_or_else(malformed)
 }
 
-/// All certificates in a text, in DER. None if there is none, or something else beside them.
+/// All certificates in a PEM file, in DER. None if there is none, or anything else.
 pub(super) fn parse_pem(text: &str) -> Option<Vec<Vec<u8>>> {
     let found: Vec<Pem> = Pem::iter_from_buffer(text.as_bytes()).collect::<Result<_, _>>().ok()?;
     let all_fit = !found.is_empty() && found.iter().all(|pem| pem.label == "CERTIFICATE");
@@ -148,7 +147,7 @@ pub(super) fn is_key_of(key: &KeyPair, certificate: &X509Certificate<'_>) -> boo
     key.public_key_raw() == &*certificate.public_key().subject_public_key.data
 }
 
-/// A time in a certificate, which counts seconds. Before the epoch there was no certificate.
+/// A time in a certificate, in seconds. Certificates before the epoch do not occur.
 pub(super) fn timestamp(seconds: i64) -> Timestamp {
     Timestamp::from_millis(u64::try_from(seconds).unwrap_or_default().saturating_mul(1000))
 }

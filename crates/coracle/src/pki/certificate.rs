@@ -1,7 +1,7 @@
-//! A certificate (RFC 5280), written and signed.
+//! Encoding and signing of certificates (RFC 5280).
 //!
-//! Written here because the groups of a user are several organizations in one subject, which the library
-//! that makes our keys cannot express.
+//! Implemented here because the groups of a user are several organizations in one subject, which the
+//! library that generates the keys does not support.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::der;
 
-/// Attributes of a subject, as RFC 5280 numbers them.
+/// Subject attributes, by the object identifiers of RFC 5280.
 pub(super) const COMMON_NAME: &[u32] = &[2, 5, 4, 3];
 pub(super) const ORGANIZATION: &[u32] = &[2, 5, 4, 10];
 
@@ -26,24 +26,24 @@ const BASIC_CONSTRAINTS: &[u32] = &[2, 5, 29, 19];
 const AUTHORITY_KEY_ID: &[u32] = &[2, 5, 29, 35];
 const EXTENDED_KEY_USAGE: &[u32] = &[2, 5, 29, 37];
 
-/// Random bytes of a serial number, as many as upstream's signer takes.
+/// Number of random bytes in a serial number, as in kube-controller-manager's signer.
 const SERIAL_BYTES: usize = 16;
 
-/// How many of the bytes of a key's digest name it (RFC 7093, 2.1).
+/// Number of digest bytes in a key identifier (RFC 7093, 2.1).
 const KEY_ID_BYTES: usize = 20;
 
 /// Characters in a line of PEM (RFC 7468).
 const PEM_LINE: usize = 64;
 
-/// What a key may be used for, by the numbers of RFC 5280.
+/// Key usages, by the bit numbers of RFC 5280.
 pub(super) const DIGITAL_SIGNATURE: u8 = 0;
 pub(super) const KEY_CERT_SIGN: u8 = 5;
 
-/// Extended usages: whom one may be in a handshake.
+/// Extended key usages.
 pub(super) const SERVER_AUTH: &[u32] = &[1, 3, 6, 1, 5, 5, 7, 3, 1];
 pub(super) const CLIENT_AUTH: &[u32] = &[1, 3, 6, 1, 5, 5, 7, 3, 2];
 
-/// Another name of the subject.
+/// A subject alternative name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AlternativeName {
     Email(String),
@@ -64,7 +64,7 @@ impl AlternativeName {
     }
 }
 
-/// What is certified.
+/// The contents of a certificate.
 #[derive(Clone, Debug)]
 pub(super) struct Template<'a> {
     /// The attributes of the subject in their order.
@@ -72,27 +72,27 @@ pub(super) struct Template<'a> {
     pub(super) names: Vec<AlternativeName>,
     /// Bits of the key usage.
     pub(super) usages: BTreeSet<u8>,
-    /// Object identifiers of extended usages.
+    /// Object identifiers of extended key usages.
     pub(super) extended_usages: Vec<&'a [u32]>,
     pub(super) not_before: Timestamp,
     pub(super) not_after: Timestamp,
-    /// Whether it may sign others, but no other authorities.
+    /// True if it may sign certificates, but not of other authorities.
     pub(super) is_authority: bool,
-    /// The clusters that a client's certificate is valid for.
+    /// The clusters that a client certificate is valid for.
     pub(super) scope: Option<CredentialScope>,
 }
 
-/// Who signs.
+/// The signing authority.
 #[derive(Clone, Copy)]
 pub(super) struct Signer<'a> {
-    /// Its subject in DER; none if it signs itself.
+    /// The subject in DER; none if self-signed.
     pub(super) name: Option<&'a [u8]>,
-    /// What its own certificate calls its key.
+    /// The subject key identifier of its certificate.
     pub(super) key_id: Option<&'a [u8]>,
     pub(super) key: &'a KeyPair,
 }
 
-/// Why a certificate cannot be made. Never says what a key is.
+/// Why a certificate cannot be created. Never contains key material.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(super) enum CertificateError {
@@ -126,7 +126,7 @@ pub(super) fn signed(
     Ok(der::sequence(&[body, algorithm, der::bit_string(&signature)]))
 }
 
-/// A text in PEM.
+/// Encodes DER as PEM.
 pub(super) fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut pem = format!("-----BEGIN {label}-----\n");
@@ -147,7 +147,7 @@ fn serial() -> Result<[u8; SERIAL_BYTES], CertificateError> {
     Ok(bytes)
 }
 
-/// How a key signs, by its kind.
+/// The signature algorithm of a key.
 fn algorithm(key: &KeyPair) -> Result<Vec<u8>, CertificateError> {
     let known = [
         (&rcgen::PKCS_ECDSA_P256_SHA256, der::sequence(&[der::oid(&[1, 2, 840, 10045, 4, 3, 2])])),
@@ -169,7 +169,7 @@ fn name(attributes: &[(&[u32], String)]) -> Vec<u8> {
     der::sequence(&parts.collect::<Vec<_>>())
 }
 
-/// What a key is called: the beginning of the digest of all there is to know of it.
+/// The key identifier: the beginning of the digest of the public key.
 fn key_id(public_key: &[u8]) -> Vec<u8> {
     ring::digest::digest(&ring::digest::SHA256, public_key).as_ref()[..KEY_ID_BYTES].to_vec()
 }
@@ -194,20 +194,21 @@ fn extensions(template: &Template<'_>, public_key: &[u8], signer: &Signer<'_>) -
     if !template.names.is_empty() {
         let names: Vec<_> = template.names.iter().map(AlternativeName::der).collect();
         let names = der::sequence(&names);
-        // Critical where there is no other name (RFC 5280, 4.2.1.6).
+        // Critical if there is no subject (RFC 5280, 4.2.1.6).
         let write = if template.subject.is_empty() { critical } else { plain };
         extensions.push(write(ALTERNATIVE_NAMES, &names));
     }
     if let Some(scope) = &template.scope {
-        // Not critical: Go and OpenSSL reject a certificate with a critical extension that they do not know.
+        // Not critical: Go and OpenSSL reject a certificate with a critical extension that they do not
+        // know.
         extensions.push(plain(SCOPE_EXTENSION, &scope.to_der()));
     }
     extensions
 }
 
 fn constraints(is_authority: bool) -> Vec<u8> {
-    // It signs servers and clients, never other authorities.
-    let parts = if is_authority { vec![der::truth(), der::integer(&[0])] } else { Vec::new() };
+    // It signs serving and client certificates, but no authorities.
+    let parts = if is_authority { vec![der::boolean_true(), der::integer(&[0])] } else { Vec::new() };
     der::sequence(&parts)
 }
 
@@ -216,7 +217,7 @@ fn plain(id: &[u32], value: &[u8]) -> Vec<u8> {
 }
 
 fn critical(id: &[u32], value: &[u8]) -> Vec<u8> {
-    der::sequence(&[der::oid(id), der::truth(), der::octet_string(value)])
+    der::sequence(&[der::oid(id), der::boolean_true(), der::octet_string(value)])
 }
 
 #[cfg(test)]
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn encoded_certificate_is_parsed_by_x509_parser() {
         for kind in [&rcgen::PKCS_ECDSA_P256_SHA256, &rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519] {
             let key = KeyPair::generate_for(kind).unwrap();
             let signer = Signer { name: None, key_id: Some(b"id"), key: &key };
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_may_sign_and_no_other() {
+    fn only_an_authority_may_sign_and_no_sub_authority() {
         let key = KeyPair::generate().unwrap();
         let authority = Template { is_authority: true, names: Vec::new(), scope: None, ..template() };
         let signer = Signer { name: None, key_id: None, key: &key };
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn pem_has_short_lines() {
+    fn pem_lines_have_at_most_64_characters() {
         let text = pem("X", &[0; 100]);
         assert!(text.lines().all(|line| line.len() <= PEM_LINE), "{text}");
         assert!(text.starts_with("-----BEGIN X-----\n") && text.ends_with("=\n-----END X-----\n"), "{text}");

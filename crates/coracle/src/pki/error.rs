@@ -1,4 +1,4 @@
-//! Why there are no certificates to serve with. No variant holds anything of a private key.
+//! Errors of the PKI. No variant contains private key material.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,46 +9,46 @@ use coracle_meta::time::Time;
 
 use crate::trusted_files::UntrustedFile;
 
-/// Why the certificates of a cluster are not to be had.
+/// Why the certificates of a server cannot be used, created or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PkiError {
-    /// The system refuses.
+    /// A system call failed.
     #[error("cannot {operation} {}", .path.display())]
     Io {
-        /// What was tried, such as `read`.
+        /// The operation, such as `read`.
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// Another user could have written a file or directory.
     #[error(transparent)]
     Untrusted(#[from] UntrustedFile),
-    /// A file does not hold what it should.
-    #[error("{} does not hold {expected} in PEM: restore it, or remove it to have it made again", .path.display())]
+    /// A file has unexpected contents.
+    #[error("{} does not hold {expected} in PEM: restore it, or remove it to have it created again", .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What should be there, such as `a certificate`.
+        /// The expected contents, such as `a certificate`.
         expected: &'static str,
     },
     /// The authority's certificate without its key, so nothing can be signed.
     #[error(
-        "{} is missing: restore it, or remove {} as well to have a new authority made, \
-         which voids everything the old one signed",
+        "{} is missing: restore it, or remove {} as well to have a new authority created, \
+         which invalidates everything the old one signed",
         .key.display(),
         .certificate.display()
     )]
     KeyMissing {
-        /// The file that is there.
+        /// The certificate file that exists.
         certificate: PathBuf,
-        /// The file that is not.
+        /// The missing key file.
         key: PathBuf,
     },
-    /// Halves of different pairs.
+    /// Certificate and key do not belong together.
     #[error("{} is not the private key of {}", .key.display(), .certificate.display())]
     Mismatch {
         /// The certificate.
@@ -56,69 +56,69 @@ pub enum PkiError {
         /// The key.
         key: PathBuf,
     },
-    /// Nothing an expired authority signs is worth anything.
-    #[error("the authority in {} has expired: remove that file to have it made again with the same key", .path.display())]
+    /// The authority has expired, so everything it signs is invalid.
+    #[error("the authority in {} has expired: remove that file to have it created again with the same key", .path.display())]
     Expired {
         /// The certificate of the authority.
         path: PathBuf,
     },
-    /// A certificate cannot be made.
-    #[error("cannot make {}", .path.display())]
+    /// A certificate cannot be created.
+    #[error("cannot create {}", .path.display())]
     Issue {
-        /// Where it would lie.
+        /// The file of the certificate.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// There are no certificates to speak of.
+    /// The data directory contains no certificates.
     #[error(
-        "there are no certificates in {}: start the cluster once, or name its directory by --data-dir",
+        "there are no certificates in {}: start the cluster once, or set its directory with --data-dir",
         .path.display()
     )]
     NoCluster {
-        /// Where they would be.
+        /// The directory.
         path: PathBuf,
     },
-    /// Nothing is called so.
-    #[error("there is no certificate called {name:?}: expected one of {known}")]
+    /// Unknown certificate name.
+    #[error("unknown certificate {name:?}: expected one of {known}")]
     UnknownName {
-        /// What was given.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
-    /// An authority is not replaced by accident.
-    #[error("{name} is an authority, with everything it signed: add --ca to have it replaced")]
+    /// The replacement of an authority has to be confirmed.
+    #[error("{name} is an authority: add --ca to replace it with everything it signed")]
     IsAuthority {
-        /// Its name.
+        /// The name of the authority.
         name: String,
     },
-    /// One succession at a time.
+    /// The authority is being replaced already.
     #[error("{name} is being replaced already; the next step is due on {}", seconds(*.until))]
     Rotating {
-        /// Its name.
+        /// The name of the authority.
         name: &'static str,
-        /// When something happens by itself.
+        /// The time of the next step.
         until: Timestamp,
     },
     /// A user or a group without a name.
     #[error("a user and a group need a name")]
     EmptyName,
-    /// A certificate that would outlive its authority.
+    /// A lifetime that is zero or exceeds that of the authority.
     #[error("a certificate can be valid for at most {} hours, and for a second at least", .longest.as_secs() / 3600)]
     Life {
-        /// The longest.
+        /// The maximum.
         longest: Duration,
     },
-    /// The running cluster was asked and could not.
-    #[error("the server cannot replace its certificates: {message}; it is tried again, see its log")]
+    /// The running server failed to replace certificates.
+    #[error("the server cannot replace its certificates: {message}; it retries, see its log")]
     Server {
-        /// What it said.
+        /// The server's message.
         message: String,
     },
-    /// Nobody knows where the server is.
-    #[error("there is no admin.kubeconfig that says where the server is: name its URL by --server")]
+    /// The URL of the server is unknown.
+    #[error("the URL of the server is unknown because there is no admin.kubeconfig: set it with --server")]
     NoServer,
 }
 

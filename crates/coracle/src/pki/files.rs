@@ -1,4 +1,4 @@
-//! Files that are whole or not there, and private from the first byte on.
+//! Atomic writes of files with restricted permissions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,13 +11,13 @@ use std::thread;
 use super::error::PkiError;
 use crate::trusted_files::{self, Links, OpenError, Secrecy};
 
-/// Makes a directory, and those above it, for its owner only. One that exists is left as it is.
+/// Creates a directory and its parents for the owner only. An existing directory is left as it is.
 pub(super) fn create_private_dir(path: &Path) -> Result<(), PkiError> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
     created.map_err(|source| failed("create", path, source))
 }
 
-/// Waits until nobody else holds the directory, which must be one that only its owner can write. Held until the file is
+/// Waits for the lock of the directory, which must be writable by its owner only. Released when the file is
 /// dropped.
 pub(super) fn lock(dir: &Path) -> Result<File, PkiError> {
     let opened =
@@ -29,11 +29,11 @@ pub(super) fn lock(dir: &Path) -> Result<File, PkiError> {
 /// The contents of a file that no other user could have written; none if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<String>, PkiError> {
     let bytes = trusted_files::read(path, secrecy(path)).map_err(|error| unopened("read", path, error))?;
-    // Bytes that are not text are not PEM either; the parser rejects them.
+    // Bytes that are not UTF-8 are not PEM either; the parser rejects them.
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Files that hold private keys, by the names this module gives them.
+/// The secrecy of a file, by the names this module uses.
 fn secrecy(path: &Path) -> Secrecy {
     let is_private = path.extension().is_some_and(|kind| kind == "key" || kind == "kubeconfig");
     if is_private { Secrecy::Private } else { Secrecy::Public }
@@ -46,7 +46,7 @@ fn unopened(operation: &'static str, path: &Path, error: OpenError) -> PkiError 
     }
 }
 
-/// Files that are put in place together. Needs the lock, for the names aside are always the same.
+/// Files that are written together. Needs the lock, because the names of the temporary files are fixed.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     added: Vec<Pending>,
@@ -67,14 +67,14 @@ impl fmt::Debug for Pending {
 }
 
 impl Batch {
-    /// Has a file written, instead of what was to be written there before.
+    /// Adds a file to write; replaces an earlier version of it in this batch.
     pub(super) fn add(&mut self, path: PathBuf, text: String, secrecy: Secrecy) {
         self.removed.remove(&path);
         self.added.retain(|pending| pending.path != path);
         self.added.push(Pending { path, text, secrecy });
     }
 
-    /// Has a file removed, should it be there.
+    /// Adds a file to remove, if it exists.
     pub(super) fn remove(&mut self, path: PathBuf) {
         self.added.retain(|pending| pending.path != path);
         if path.exists() {
@@ -82,27 +82,26 @@ impl Batch {
         }
     }
 
-    /// What is to be written there.
+    /// The pending text of a file.
     pub(super) fn text(&self, path: &Path) -> Option<&str> {
         self.added.iter().find(|pending| pending.path == path).map(|pending| pending.text.as_str())
     }
 
-    /// Writes the files, and then removes those that are to go. Of each the old one or the new one is
-    /// there at any time, and they appear in the order in which they were added; on return they are there
-    /// to stay.
+    /// Writes and then removes the files. Each file has either its old or its new contents at any time, and
+    /// they are replaced in the order in which they were added; on return they are synced.
     pub(super) fn commit(self) -> Result<(), PkiError> {
         let done = self.stage().and_then(|()| self.publish());
         if done.is_err() {
             for pending in &self.added {
-                // Mostly not there; and if it cannot be removed, the next start does it.
+                // Usually it does not exist; if it cannot be removed, the next start does it.
                 let _ = fs::remove_file(aside(&pending.path));
             }
         }
         done
     }
 
-    /// Side by side, because a disk syncs many files in hardly more time than one, and a start
-    /// takes as long as this does.
+    /// Writes the temporary files in parallel, because a disk syncs many files in hardly more time than
+    /// one, and the start of the server waits for this.
     fn stage(&self) -> Result<(), PkiError> {
         thread::scope(|scope| {
             let write = |pending: &Pending| {
@@ -132,7 +131,7 @@ impl Batch {
     }
 }
 
-/// Makes renames in a directory last.
+/// Syncs the renames in a directory.
 fn sync_dir(dir: &Path) -> Result<(), PkiError> {
     File::open(dir).and_then(|file| file.sync_all()).map_err(|source| failed("sync", dir, source))
 }
@@ -149,9 +148,9 @@ fn write_whole(path: &Path, text: &str, secrecy: Secrecy) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Created anew, so that the mode is the one asked for and no link is followed.
+    // Created anew, so that the mode is the requested one and no link is followed.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(secrecy.mode()).open(path)?;
-    // Whatever the process masks: what is public must stay readable, or nobody could verify anything.
+    // Independent of the umask: public files must be readable for clients to verify certificates.
     file.set_permissions(Permissions::from_mode(secrecy.mode()))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()

@@ -1,4 +1,4 @@
-//! What certificates and keys there are, for those who look after them.
+//! Inventory of certificates and keys.
 
 use std::path::Path;
 
@@ -11,47 +11,47 @@ use super::authority::{self, Authority};
 use super::error::PkiError;
 use super::{account_key, files, leaf, schedule};
 
-/// One certificate or key of a cluster.
+/// A certificate or key of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Item {
-    /// What it is called, also by [`crate::certs::rotate`].
+    /// The name, as for [`crate::certs::rotate`].
     pub name: String,
-    /// What it is, or which of several.
+    /// Its role.
     pub role: Role,
-    /// Whose it is; empty for a key.
+    /// The subject; empty for a key.
     pub subject: String,
-    /// Other names of the subject.
+    /// The subject alternative names.
     pub names: Vec<String>,
-    /// What it may be used for, as the API of Kubernetes calls that.
+    /// The key usages, in the terms of Kubernetes' certificates API.
     pub usages: Vec<String>,
-    /// Who signed it; empty for a key.
+    /// The issuer; empty for a key.
     pub signer: String,
-    /// When it ends; none for a key, which does not.
+    /// The expiry; none for a key, which does not expire.
     pub expires: Option<Timestamp>,
-    /// When the server does something about it by itself: replaces it, has it sign, or drops it.
+    /// The time at which the server replaces, promotes or drops it.
     pub due: Option<Timestamp>,
 }
 
-/// What an [`Item`] is.
+/// The role of an [`Item`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
-    /// Signs others.
+    /// Authority that signs.
     Authority,
-    /// Is trusted, and will sign.
+    /// Authority that is trusted and will sign.
     NextAuthority,
-    /// Is trusted, and signed until its successor did.
+    /// Authority that is trusted and no longer signs client certificates.
     OldAuthority,
-    /// Is shown by a server.
+    /// Serving certificate.
     Server,
-    /// Is shown by a client.
+    /// Client certificate.
     Client,
-    /// Signs tokens.
+    /// Signing key of tokens.
     TokenKey,
 }
 
-/// Everything in the directory. What is not there yet is left out.
+/// Everything in the directory. Missing files are left out.
 pub(super) fn list(dir: &Path) -> Result<Vec<Item>, PkiError> {
     let mut items = Vec::new();
     for family in [CLUSTER, FRONT_PROXY] {
@@ -93,7 +93,7 @@ fn of_family(family: Family, found: &Authorities) -> Vec<Item> {
         let der = authority::parse_pem(authority?.certificate())?.into_iter().next()?;
         let mut item = described(&authority::parse_der(&der)?, role);
         item.name = family.file.to_owned();
-        // What comes next happens to the one that comes or goes, if there is one.
+        // During a rotation, the next step applies to the successor or the predecessor.
         let waits = role != Role::Authority || (found.next.is_none() && found.old.is_none());
         item.due = waits.then(|| found.next_due());
         Some(item)

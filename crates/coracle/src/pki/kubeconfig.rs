@@ -1,4 +1,4 @@
-//! The file by which kubectl and its kin find the cluster and get in.
+//! Kubeconfig files.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,8 +7,8 @@ use super::leaf::Leaf;
 
 /// The entries of a kubeconfig.
 pub(super) struct Entries<'a> {
-    /// The name of the cluster, which the names of context and user end with. Kubeconfigs of clusters with different
-    /// names can be merged.
+    /// The name of the cluster, with which the names of context and user end. Kubeconfigs of clusters with
+    /// different names can be merged.
     pub(super) cluster: &'a str,
     pub(super) user: &'a str,
     pub(super) url: &'a str,
@@ -48,19 +48,19 @@ current-context: {user}
     )
 }
 
-/// Where such a file says that the server is.
+/// The server URL in a kubeconfig.
 pub(super) fn server(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.trim_start().strip_prefix("server: ")).map(str::trim)
 }
 
-/// The name of the cluster in such a file.
+/// The cluster name in a kubeconfig.
 pub(super) fn cluster(text: &str) -> Option<&str> {
     let clusters = text.lines().skip_while(|line| *line != "clusters:");
     let name = clusters.skip(1).find_map(|line| line.strip_prefix("- name: "))?;
     Some(name.trim_matches('"'))
 }
 
-/// A text in YAML. In double quotes everything can be said that a name can hold.
+/// A YAML scalar, quoted if needed.
 fn scalar(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -79,7 +79,7 @@ fn scalar(text: &str) -> String {
     quoted
 }
 
-/// What YAML takes for something else than text.
+/// Words that YAML parses as booleans or null.
 fn is_word(text: &str) -> bool {
     ["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
         .iter()
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn server_and_cluster_are_found_again() {
+    fn server_and_cluster_are_read_from_a_kubeconfig() {
         assert_eq!(server("clusters:\n- cluster:\n    server: https://a:1\n"), Some("https://a:1"));
         assert_eq!(server(""), None);
         assert_eq!(cluster("kind: Config\nclusters:\n- name: dev\n  cluster: {}\n- name: b\n"), Some("dev"));

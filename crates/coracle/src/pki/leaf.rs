@@ -1,4 +1,5 @@
-//! Certificates an authority signs for this cluster, and whether one from an earlier start is still good.
+//! Certificates signed by an authority of this server, and whether those of an earlier start are still
+//! valid.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -22,35 +23,35 @@ use super::{FRONT_PROXY_CLIENT, schedule};
 use crate::config::SubjectName;
 use crate::trusted_files::Secrecy;
 
-/// As long as kubeadm's certificates live.
+/// The lifetime of kubeadm's certificates.
 const LIFE: Duration = Duration::from_hours(365 * 24);
 
-/// Nothing is signed for longer, so that an authority can be dropped one day.
+/// Maximum lifetime of signed certificates, which bounds the time until an authority can be dropped.
 pub(super) const MAX_LIFE: Duration = Duration::from_hours(365 * 24);
 
-/// What a certificate is for.
+/// The contents of a certificate.
 pub(super) struct Profile<'a> {
-    /// What its files are called.
+    /// Base name of its files.
     pub(super) file: &'static str,
     common_name: &'a str,
     organizations: &'a [String],
     names: Option<&'a BTreeSet<SubjectName>>,
     purpose: &'static [u32],
-    /// The clusters that a client's certificate is valid for.
+    /// The clusters that a client certificate is valid for.
     scope: Option<CredentialScope>,
 }
 
-/// What the files of the server's certificate are called.
+/// Base name of the files of the serving certificate.
 pub(super) const SERVER: &str = "apiserver";
 
-/// What the files of the administrator's certificate are called.
+/// Base name of the files of the administrator's certificate.
 pub(super) const ADMIN: &str = "admin";
 
-/// What the files of the certificate are called that a server shows as a proxy.
+/// Base name of the files of the front proxy client certificate.
 pub(super) const PROXY: &str = "front-proxy-client";
 
 impl<'a> Profile<'a> {
-    /// What the server shows under these names.
+    /// The serving certificate, for these names.
     pub(super) fn server(names: &'a BTreeSet<SubjectName>) -> Self {
         Self {
             file: SERVER,
@@ -62,7 +63,7 @@ impl<'a> Profile<'a> {
         }
     }
 
-    /// What a user of these groups shows.
+    /// The client certificate of a user in these groups.
     pub(super) fn user(
         file: &'static str,
         name: &'a str,
@@ -79,7 +80,8 @@ impl<'a> Profile<'a> {
         Self { scope: None, ..Self::user(file, name, groups, CredentialScope::DefaultCluster) }
     }
 
-    /// The certificate that this server presents to extension API servers. It is no client of its own API, so it needs no scope.
+    /// The certificate that this server presents to extension API servers. It is no client of its own API, so
+    /// it needs no scope.
     pub(super) fn front_proxy_client() -> Self {
         Self {
             file: PROXY,
@@ -109,7 +111,7 @@ impl<'a> Profile<'a> {
         }
     }
 
-    /// A certificate and a key that nobody else has, in no file.
+    /// Issues a certificate with a new key, without writing files.
     pub(super) fn issue(
         &self,
         signer: &Authority,
@@ -126,17 +128,17 @@ impl<'a> Profile<'a> {
     }
 }
 
-/// A certificate that is good, with its key.
+/// A valid certificate with its key.
 pub(super) struct Leaf {
     pub(super) certificate: String,
     pub(super) key: PrivateKey,
-    /// When it should be replaced.
+    /// The time at which it should be renewed.
     pub(super) due: Timestamp,
 }
 
 impl Leaf {
-    /// The one in the directory, if it is there, signed by `signer` and good for some time; otherwise,
-    /// or if `rotate` says so, a new one.
+    /// Loads the certificate in the directory if it is valid and signed by `signer`; otherwise, or if
+    /// `rotate` is set, issues a new one.
     pub(super) fn load_or_issue(
         dir: &Path,
         signer: &Authority,
@@ -146,7 +148,7 @@ impl Leaf {
         batch: &mut Batch,
     ) -> Result<Self, PkiError> {
         let (certificate_path, key_path) = paths(dir, profile.file);
-        // Halves of a pair: a start was cut short between them.
+        // One half is missing if an earlier start was interrupted between them.
         if let (Some(certificate), Some(key)) = (files::read(&certificate_path)?, files::read(&key_path)?) {
             let pair = authority::parse_key(&key, &key_path)?;
             let malformed =
@@ -156,7 +158,8 @@ impl Leaf {
             let parsed = authority::parse_der(&der).ok_or_else(malformed)?;
             let due = schedule::of(&parsed).due();
             if !rotate && now < due && is_good(&parsed, &pair, signer, profile, now) {
-                // The file may be of an earlier version, which wrote PKCS #8; the kubeconfig gets SEC 1 also then.
+                // The file may be of an earlier version, which wrote PKCS #8; the kubeconfig gets SEC 1
+                // even then.
                 return Ok(Self { certificate, key: PrivateKey::of(&pair), due });
             }
             tracing::info!(path = %certificate_path.display(), "renewing certificate");
@@ -168,7 +171,7 @@ impl Leaf {
     }
 }
 
-/// Where the certificate and the key of that name lie.
+/// The files of a certificate and its key.
 pub(super) fn paths(dir: &Path, name: &str) -> (PathBuf, PathBuf) {
     (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")))
 }
@@ -188,8 +191,8 @@ fn is_good(
         && signer.has_signed(certificate)
 }
 
-/// Whether a certificate has the scope of the profile. An administrator's certificate of an earlier version has no
-/// extension, and is issued anew.
+/// True if a certificate has the scope of the profile. An administrator's certificate of an earlier version
+/// has no extension, and is issued anew.
 fn scope_fits(certificate: &X509Certificate<'_>, profile: &Profile<'_>) -> bool {
     profile
         .scope
@@ -205,7 +208,7 @@ fn subject_fits(certificate: &X509Certificate<'_>, profile: &Profile<'_>) -> boo
         && organizations == profile.organizations.iter().map(|group| Some(group.as_str())).collect::<Vec<_>>()
 }
 
-/// None if there is something among them that is no name of ours.
+/// None if there is a name of another type among them.
 fn names_of(certificate: &X509Certificate<'_>) -> Option<BTreeSet<SubjectName>> {
     let extension = certificate.subject_alternative_name().ok()?;
     let names = extension.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
@@ -220,7 +223,7 @@ fn subject_name(name: &GeneralName<'_>) -> Option<SubjectName> {
     }
 }
 
-/// An address as certificates have it.
+/// Decodes an IP address in a certificate.
 pub(super) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()

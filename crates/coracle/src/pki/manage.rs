@@ -1,4 +1,4 @@
-//! What is done with the certificates of a cluster by hand, whether it runs or not.
+//! Management of the certificates of a server, whether it runs or not.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use super::files::{self, Batch};
 use super::inventory::{self, Item};
 use super::kubeconfig::Entries;
 use super::leaf::{self, MAX_LIFE, Profile};
-use super::marker::Wishes;
+use super::rotation_requests::RotationRequests;
 use super::{account_key, admin_kubeconfig, authorities, directory, kubeconfig};
 use crate::config::ClusterName;
 
-/// What can be replaced by name, authorities aside.
+/// Certificates that can be rotated by name, other than authorities.
 const LEAVES: &[&str] = &[leaf::SERVER, leaf::ADMIN, leaf::PROXY];
 
-/// All certificates and keys of the cluster in a data directory.
+/// All certificates and keys in a data directory.
 ///
 /// ```
 /// let dir = tempfile::tempdir()?;
-/// assert!(coracle::certs::list(dir.path()).is_err(), "nothing was ever started there");
+/// assert!(coracle::certs::list(dir.path()).is_err(), "no server was ever started there");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
@@ -31,22 +31,22 @@ const LEAVES: &[&str] = &[leaf::SERVER, leaf::ADMIN, leaf::PROXY];
 /// If there is no cluster, or its files cannot be read.
 pub fn list(data_dir: &Path) -> Result<Vec<Item>, PkiError> {
     let dir = directory(data_dir);
-    existing(&dir)?;
+    check_exists(&dir)?;
     let _locked = files::lock(&dir)?;
     inventory::list(&dir)
 }
 
-/// What is to be replaced.
+/// The certificates, keys or authorities to replace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// By name; none means all certificates, or all authorities.
+    /// Their names; none means all certificates, or all authorities.
     pub names: Vec<String>,
-    /// Authorities rather than certificates.
+    /// Replace authorities rather than certificates.
     pub authorities: bool,
 }
 
 impl Rotation {
-    /// The names of everything that is meant.
+    /// The names of everything to replace.
     fn resolve(&self) -> Result<Vec<String>, PkiError> {
         let families = [CLUSTER.file, FRONT_PROXY.file];
         if self.names.is_empty() {
@@ -68,27 +68,27 @@ impl Rotation {
     }
 }
 
-/// Notes what is to be replaced, and says what that is. A server that runs does it when it is told to look
-/// ([`crate::certs::rotate`] does that), any other when it starts.
+/// Records a rotation request and returns the names it covers. A running server carries it out when it is
+/// notified ([`crate::certs::rotate`] does that), otherwise the next start does.
 pub(crate) fn request_rotation(data_dir: &Path, rotation: &Rotation) -> Result<Vec<String>, PkiError> {
     let names = rotation.resolve()?;
     let dir = directory(data_dir);
-    existing(&dir)?;
+    check_exists(&dir)?;
     let _locked = files::lock(&dir)?;
     for family in
         [CLUSTER, FRONT_PROXY].into_iter().filter(|family| names.iter().any(|name| name == family.file))
     {
         check_settled(&dir, family)?;
     }
-    let mut wishes = Wishes::load(&dir)?;
-    wishes.extend(names.iter().cloned());
+    let mut rotation_requests = RotationRequests::load(&dir)?;
+    rotation_requests.extend(names.iter().cloned());
     let mut batch = Batch::default();
-    wishes.store(&dir, &mut batch);
+    rotation_requests.store(&dir, &mut batch);
     batch.commit()?;
     Ok(names)
 }
 
-/// One succession at a time: who was set up under the first would not know the third.
+/// Only one rotation at a time: a client configured with the first authority would not trust the third.
 fn check_settled(dir: &Path, family: authorities::Family) -> Result<(), PkiError> {
     match Authorities::load(dir, family)? {
         Some(found) if found.next.is_some() || found.old.is_some() => {
@@ -98,25 +98,25 @@ fn check_settled(dir: &Path, family: authorities::Family) -> Result<(), PkiError
     }
 }
 
-/// A user who is to get in.
+/// The user of a new kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeconfigRequest {
     /// The name of the user.
     pub user: String,
-    /// The groups the user is in.
+    /// The groups of the user.
     pub groups: Vec<String>,
-    /// For how long.
+    /// The lifetime of the certificate.
     pub life: Duration,
-    /// Where the server is; by default where the administrator finds it.
+    /// The URL of the server; by default that of the administrator's kubeconfig.
     pub server: Option<String>,
     /// The clusters that the certificate is valid for.
     pub scope: CredentialScope,
 }
 
-/// A kubeconfig for a user, signed by the cluster's authority. It holds a private key.
+/// Creates a kubeconfig for a user, signed by the cluster's authority. It contains a private key.
 ///
 /// # Errors
-/// If the user has no name, the time is too long, or there is no cluster.
+/// If the user has no name, the lifetime is too long, or there is no cluster.
 pub fn create_kubeconfig(
     data_dir: &Path,
     request: &KubeconfigRequest,
@@ -129,11 +129,11 @@ pub fn create_kubeconfig(
         return Err(PkiError::Life { longest: MAX_LIFE });
     }
     let dir = directory(data_dir);
-    existing(&dir)?;
+    check_exists(&dir)?;
     let _locked = files::lock(&dir)?;
-    // Moved on first, because what an authority signs after its time is not waited for.
+    // Steps of an authority's rotation that are due are carried out first.
     let mut batch = Batch::default();
-    let found = Authorities::load_or_make(&dir, CLUSTER, false, now, &mut batch)?;
+    let found = Authorities::load_or_create(&dir, CLUSTER, false, now, &mut batch)?;
     batch.commit()?;
     let admin = files::read(&admin_kubeconfig(data_dir))?;
     let server = request.server.as_deref().or_else(|| kubeconfig::server(admin.as_deref()?));
@@ -143,7 +143,7 @@ pub fn create_kubeconfig(
     let (server, name) = match &request.scope {
         CredentialScope::Cluster(cluster) => {
             let server = format!("{}/clusters/{}", server.trim_end_matches('/'), cluster.id);
-            // No name of a server has a slash, so this is the name of no other.
+            // Names of servers contain no slash, so this name is unique.
             (server, format!("{name}/{}", cluster.id))
         }
         CredentialScope::DefaultCluster | CredentialScope::AllClusters => (server.to_owned(), name),
@@ -159,6 +159,6 @@ pub fn create_kubeconfig(
     }))
 }
 
-fn existing(dir: &Path) -> Result<(), PkiError> {
+fn check_exists(dir: &Path) -> Result<(), PkiError> {
     if dir.join("ca.crt").exists() { Ok(()) } else { Err(PkiError::NoCluster { path: dir.to_owned() }) }
 }

@@ -1,10 +1,10 @@
-//! The certificates of a cluster: its authorities, what its server shows, what its administrator
-//! shows; and the key of its service accounts. Made on the first start, found again on later ones,
-//! replaced before they expire.
+//! The PKI of a server: its authorities, the serving certificate, the administrator's client certificate,
+//! and the signing key of service account tokens. Created on the first start, loaded on later ones, and
+//! renewed before they expire.
 //!
-//! They lie in `pki` below the data directory, under the names kubeadm uses where it has one. The files
-//! are all there is to know: whoever wants something replaced notes that in a file, and what is due
-//! follows from what the certificates say.
+//! The files are in `pki` below the data directory, under kubeadm's names where it has one. They are the
+//! only state: rotation requests are noted in a file, and what is due follows from the validity of the
+//! certificates.
 
 mod account_key;
 mod authorities;
@@ -17,10 +17,10 @@ mod inventory;
 mod kubeconfig;
 mod leaf;
 mod manage;
-mod marker;
 mod names;
 mod private_key;
 mod request;
+mod rotation_requests;
 mod schedule;
 #[cfg(test)]
 mod succession_tests;
@@ -35,7 +35,7 @@ use std::time::Duration;
 use coracle_apiserver::CredentialScope;
 use coracle_base::Timestamp;
 
-pub(crate) use account_key::{AccountKeys, passing as passing_account_keys};
+pub(crate) use account_key::{AccountKeys, ephemeral as ephemeral_account_keys};
 use authorities::{Authorities, CLUSTER, FRONT_PROXY};
 use authority::Authority;
 pub use error::PkiError;
@@ -45,53 +45,53 @@ use kubeconfig::Entries;
 use leaf::{Leaf, Profile};
 pub(crate) use manage::request_rotation;
 pub use manage::{KubeconfigRequest, Rotation, create_kubeconfig, list};
-use marker::Wishes;
 pub(crate) use names::host_name;
 pub(crate) use private_key::PrivateKey;
 pub(crate) use request::RequestError;
+use rotation_requests::RotationRequests;
 
 use crate::advertise;
 use crate::config::Config;
 use crate::trusted_files::Secrecy;
 
-/// Who the administrator is, and the group whose members may do everything.
+/// User name of the administrator, and the group with all permissions.
 const ADMINISTRATOR: &str = "kubernetes-admin";
 const MASTERS: &str = "system:masters";
 
-/// Who a server is when it asks another for its clients, as kubeadm has it.
+/// User name of a server that acts as a front proxy, as in kubeadm.
 pub(crate) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
-/// What a server that asks for certificates needs, all in PEM.
+/// Credentials of a listening server, all in PEM.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     /// The authorities of the cluster.
     pub(crate) ca: String,
-    /// The authorities of proxies.
+    /// The authorities of front proxies.
     pub(crate) front_proxy_ca: String,
-    /// Authorities that were trusted until now.
+    /// Authorities that are no longer trusted as of now.
     pub(crate) withdrawn: Vec<String>,
-    /// What the server shows.
+    /// The serving certificate.
     pub(crate) server_certificate: String,
     pub(crate) server_key: PrivateKey,
-    /// What the tokens of service accounts are signed with.
+    /// Signing and verification keys of service account tokens.
     pub(crate) account_keys: AccountKeys,
-    /// What signs certificates for clients that ask for one.
+    /// The signer of certificate signing requests.
     pub(crate) client_signer: ClientSigner,
-    /// The file an administrator uses.
+    /// The administrator's kubeconfig.
     pub(crate) kubeconfig: PathBuf,
-    /// The address by which others reach this machine.
+    /// The address by which other machines reach this one.
     pub(crate) advertised: IpAddr,
-    /// Where clients find the server, in the order of the config.
+    /// The URLs of the server, in the order of the configuration.
     pub(crate) urls: Vec<String>,
-    /// When something of this is to be replaced.
+    /// The time of the next renewal.
     pub(crate) due: Timestamp,
 }
 
-/// Signs what clients and nodes ask for.
+/// Signs the certificate requests of clients and nodes.
 pub(crate) struct ClientSigner(Authority);
 
 impl ClientSigner {
-    /// The certificate for a request in DER, in PEM, valid for the clusters of `scope`.
+    /// Signs a request in DER. Returns the certificate in PEM, valid for the clusters of `scope`.
     pub(crate) fn sign(
         &self,
         request: &[u8],
@@ -115,13 +115,13 @@ pub(crate) fn directory(data_dir: &Path) -> PathBuf {
     data_dir.join("pki")
 }
 
-/// The file of the administrator within a data directory.
+/// The administrator's kubeconfig within a data directory.
 fn admin_kubeconfig(data_dir: &Path) -> PathBuf {
     data_dir.join("admin.kubeconfig")
 }
 
-/// Makes sure that everything is there and in order for a server that listens at `addresses`, and does
-/// what was wished for. Blocks. Whoever else prepares the same directory waits.
+/// Creates, renews and loads all credentials of a server that listens at `addresses`, and carries out
+/// rotation requests. Blocks, also while another process prepares the same directory.
 pub(crate) fn prepare(
     config: &Config,
     addresses: &[SocketAddr],
@@ -132,16 +132,16 @@ pub(crate) fn prepare(
     let _locked = files::lock(&dir)?;
     let advertised = config.advertise_address.unwrap_or_else(advertise::main_address);
     let names = names::of_server(config, advertised);
-    let wishes = Wishes::load(&dir)?;
+    let rotation_requests = RotationRequests::load(&dir)?;
 
     let mut batch = Batch::default();
     let authorities = |family: authorities::Family, batch: &mut Batch| {
-        Authorities::load_or_make(&dir, family, wishes.contain(family.file), now, batch)
+        Authorities::load_or_create(&dir, family, rotation_requests.contains(family.file), now, batch)
     };
     let cluster = authorities(CLUSTER, &mut batch)?;
     let front_proxy = authorities(FRONT_PROXY, &mut batch)?;
     let mut leaf = |profile: Profile<'_>, signer: &Authority| {
-        let rotate = wishes.contain(profile.file);
+        let rotate = rotation_requests.contains(profile.file);
         Leaf::load_or_issue(&dir, signer, &profile, rotate, now, &mut batch)
     };
     let server = leaf(Profile::server(&names), cluster.for_servers())?;
@@ -151,7 +151,8 @@ pub(crate) fn prepare(
         &cluster.current,
     )?;
     let proxy = leaf(Profile::front_proxy_client(), &front_proxy.current)?;
-    let account_keys = account_key::load_or_make(&dir, wishes.contain(account_key::NAME), now, &mut batch)?;
+    let account_keys =
+        account_key::load_or_create(&dir, rotation_requests.contains(account_key::NAME), now, &mut batch)?;
 
     let reachable = addresses.iter().map(|address| advertise::reachable(*address, advertised));
     let urls: Vec<String> = reachable.map(|address| format!("https://{address}")).collect();
@@ -168,7 +169,7 @@ pub(crate) fn prepare(
             batch.add(kubeconfig.clone(), text, Secrecy::Private);
         }
     }
-    Wishes::fulfil(&dir, &mut batch);
+    RotationRequests::remove_file(&dir, &mut batch);
     batch.commit()?;
     let due = [cluster.next_due(), front_proxy.next_due(), server.due, admin.due, proxy.due];
     let due = due.into_iter().chain(account_keys.due).min().unwrap_or(now);

@@ -1,11 +1,11 @@
-//! The names clients may know the server by.
+//! The names in the serving certificate.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::config::{Config, SubjectName};
 
-/// What pods call the API, and its users on this machine.
+/// The names by which pods and local clients reach the API.
 const WELL_KNOWN: &[&str] = &[
     "localhost",
     "kubernetes",
@@ -14,15 +14,15 @@ const WELL_KNOWN: &[&str] = &[
     "kubernetes.default.svc.cluster.local",
 ];
 
-/// Where the system keeps the name of this machine.
+/// The file with the host name.
 const HOSTNAME_FILE: &str = "/etc/hostname";
 
-/// All names of a server that is reached at `advertised`.
+/// All names of a server whose advertised address is `advertised`.
 pub(super) fn of_server(config: &Config, advertised: IpAddr) -> BTreeSet<SubjectName> {
     let mut names: BTreeSet<_> = WELL_KNOWN.iter().map(|name| SubjectName::Dns((*name).to_owned())).collect();
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let listening = config.listen.iter().map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
-    // The service `kubernetes` has the first address of the services' network.
+    // The service `kubernetes` has the first address of the service network.
     let services = config.service_network.ranges().iter().map(|range| range.address(0));
     let ips = loopback.into_iter().chain(services).chain([advertised]).chain(listening);
     names.extend(ips.map(SubjectName::Ip));
@@ -31,7 +31,7 @@ pub(super) fn of_server(config: &Config, advertised: IpAddr) -> BTreeSet<Subject
     names
 }
 
-/// The name of this machine; none if it is not to be read, or not fit for a certificate.
+/// The host name; none if it cannot be read or is invalid in a certificate.
 pub(crate) fn host_name() -> Option<SubjectName> {
     std::fs::read_to_string(HOSTNAME_FILE).ok()?.trim().parse().ok()
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_the_server_has_its_name() {
+    fn serving_certificate_has_all_names_of_the_server() {
         let config = Config {
             listen: vec!["0.0.0.0:1".parse().unwrap(), "192.0.2.7:2".parse().unwrap()],
             tls_sans: vec!["api.example.org".parse().unwrap(), "192.0.2.9".parse().unwrap()],

@@ -1,5 +1,5 @@
-//! Requests for certificates (PKCS #10): what they ask for is certified, as far as our authority does
-//! that at all. Whether somebody may have it has been decided by others.
+//! Certificate signing requests (PKCS #10): signs what they request, as far as our authority supports it.
+//! They have been approved before.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::authority::{Authority, BACKDATE};
 use super::certificate::{AlternativeName, CLIENT_AUTH, SERVER_AUTH, Template};
 use super::leaf::{self, MAX_LIFE};
 
-/// Certificates that live shorter end at the time that was asked for, longer ones a little before, as they
-/// begin a little before: so has upstream's signer it.
+/// Certificates with a shorter lifetime end at the requested time. Longer ones end a little earlier, as
+/// they begin earlier: the rule of kube-controller-manager's signer.
 const SHORT: Duration = Duration::from_hours(8);
 
-/// Attributes of a subject that are taken over, in the order in which Go writes them. Of those that can be
-/// there once, the last counts.
+/// Subject attributes that are copied, in the order in which Go writes them. If an attribute can occur only
+/// once, the last one is used.
 const ATTRIBUTES: &[(&[u32], bool)] = &[
     (&[2, 5, 4, 6], true),
     (&[2, 5, 4, 10], true),
@@ -33,7 +33,7 @@ const ATTRIBUTES: &[(&[u32], bool)] = &[
     (&[2, 5, 4, 5], false),
 ];
 
-/// Usages of a key: their names in the API, and their bits.
+/// Key usages: their names in the API, and their bits.
 const KEY_USAGES: &[(&str, u8)] = &[
     ("signing", 0),
     ("digital signature", 0),
@@ -47,7 +47,7 @@ const KEY_USAGES: &[(&str, u8)] = &[
     ("decipher only", 8),
 ];
 
-/// Extended usages in the order in which Go writes them.
+/// Extended key usages in the order in which Go writes them.
 const EXTENDED_USAGES: &[(&str, &[u32])] = &[
     ("any", &[2, 5, 29, 37, 0]),
     ("server auth", SERVER_AUTH),
@@ -81,8 +81,8 @@ pub(crate) enum RequestError {
     Sign(String),
 }
 
-/// The certificate in PEM, valid for the clusters of `scope`. Of the extensions in the request only alternative names are
-/// copied, so no request can choose its scope.
+/// Signs a request. Returns the certificate in PEM, valid for the clusters of `scope`. Of the extensions in
+/// the request only alternative names are copied, so no request can choose its scope.
 pub(super) fn sign(
     authority: &Authority,
     request: &[u8],
@@ -151,7 +151,8 @@ fn subject(name: &X509Name<'_>) -> Vec<(&'static [u32], String)> {
     subject
 }
 
-/// All other names of a request; what is none of the four kinds is left out, as upstream does.
+/// All alternative names of a request; other types than these four are omitted, as in
+/// kube-controller-manager.
 fn alternative_names(request: &X509CertificationRequest<'_>) -> Result<Vec<AlternativeName>, RequestError> {
     let mut names = Vec::new();
     for extension in request.requested_extensions().into_iter().flatten() {
@@ -184,7 +185,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
     fn authority() -> Authority {
-        Authority::make("coracle".into(), KeyPair::generate().unwrap(), NOW, Path::new("ca")).unwrap()
+        Authority::create("coracle".into(), KeyPair::generate().unwrap(), NOW, Path::new("ca")).unwrap()
     }
 
     fn request(key: &KeyPair) -> Vec<u8> {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_certified() {
+    fn signed_certificate_has_the_requested_contents() {
         let der = sign_for(&["client auth", "digital signature"], Duration::from_hours(1)).unwrap();
         let read = authority::parse_der(&der).unwrap();
         assert_eq!(read.subject().to_string(), "O=system:nodes, CN=system:node:a");
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn short_lives_are_not_shortened() {
+    fn short_lifetime_is_not_reduced_by_the_backdating() {
         let ends = |life: Duration| {
             let der = sign_for(&["client auth"], life).unwrap();
             let ends = authority::parse_der(&der).unwrap().validity().not_after.timestamp();
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_signed_by_its_key_is_refused() {
+    fn request_with_invalid_signature_is_rejected() {
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let mut forged = request(&key);
         let end = forged.len();
@@ -267,13 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_usages_are_named() {
+    fn unknown_usage_is_rejected_by_name() {
         let error = sign_for(&["client auth", "fun"], SHORT).unwrap_err();
         assert_eq!(error.to_string(), "unrecognized usage values: [\"fun\"]");
     }
 
     #[test]
-    fn every_usage_of_the_api_is_known() {
+    fn every_usage_of_the_api_is_supported() {
         let names = KEY_USAGES.iter().map(|(name, _)| *name).chain(EXTENDED_USAGES.iter().map(|(n, _)| *n));
         let names: Vec<&str> = names.collect();
         let der = sign_for(&names, SHORT).unwrap();

@@ -1,4 +1,4 @@
-//! When a certificate should be replaced: long before it expires, and not all at the same time.
+//! Renewal times of certificates: long before they expire, and not all at the same time.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use x509_parser::prelude::X509Certificate;
 
 use super::authority::{self, timestamp};
 
-/// The earliest and the latest part of its life at which a certificate is replaced, in fifteenths: two
+/// The earliest and the latest part of its lifetime at which a certificate is renewed, in fifteenths: two
 /// thirds and four fifths.
 const EARLIEST: u32 = 10;
 const LATEST: u32 = 12;
 const PARTS: u32 = 15;
 
-/// The life of a certificate.
+/// The validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
     pub(super) begins: Timestamp,
     pub(super) ends: Timestamp,
-    /// Moves the time of replacement, of 256 parts. Comes from the certificate, so that it is another for
-    /// each and the same after every start.
+    /// Offset of the renewal time, in 256ths. It is derived from the certificate, so that it differs
+    /// between certificates and is the same after every start.
     jitter: u8,
 }
 
 impl Schedule {
-    /// When it should be replaced.
+    /// The time of renewal.
     pub(super) fn due(&self) -> Timestamp {
         let part: Duration = self.ends.since(self.begins) / PARTS;
         let spread = part * (LATEST - EARLIEST);
@@ -32,17 +32,16 @@ impl Schedule {
     }
 }
 
-/// The schedule of a certificate.
 pub(super) fn of(certificate: &X509Certificate<'_>) -> Schedule {
     Schedule {
         begins: timestamp(certificate.validity().not_before.timestamp()),
         ends: timestamp(certificate.validity().not_after.timestamp()),
-        // The end of a signature is as good as random.
+        // The last byte of a signature is practically random.
         jitter: certificate.signature_value.data.last().copied().unwrap_or_default(),
     }
 }
 
-/// The schedule of the first certificate in a text.
+/// The schedule of the first certificate in a PEM file.
 pub(super) fn of_pem(text: &str) -> Option<Schedule> {
     let der = authority::parse_pem(text)?.into_iter().next()?;
     authority::parse_der(&der).map(|certificate| of(&certificate))
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replacements_are_spread_between_two_thirds_and_four_fifths() {
+    fn renewals_are_spread_between_two_thirds_and_four_fifths_of_the_lifetime() {
         let days = |days: u64| Timestamp::from_millis(days * 86_400_000);
         let due = |jitter| Schedule { begins: days(100), ends: days(400), jitter }.due();
         assert_eq!(due(0), days(300));

@@ -1,4 +1,4 @@
-//! Authorities that are replaced while clients of both go in and out.
+//! Rotation of authorities with clients of both.
 
 use std::fs;
 use std::path::Path;
@@ -14,13 +14,12 @@ use super::*;
 const DAY: Duration = Duration::from_hours(24);
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// The common names in a bundle.
 fn names(bundle: &str) -> Vec<String> {
     let found = authority::parse_pem(bundle).unwrap();
     found.iter().map(|der| authority::parse_der(der).unwrap().subject().to_string()).collect()
 }
 
-/// Who signed the first certificate in a text.
+/// The issuer of the first certificate in a PEM file.
 fn issuer(pem: &str) -> String {
     let der = authority::parse_pem(pem).unwrap().remove(0);
     authority::parse_der(&der).unwrap().issuer().to_string()
@@ -34,19 +33,19 @@ const OLD: &str = "CN=coracle";
 const NEW: &str = "CN=coracle@1800000000";
 
 #[test]
-fn a_new_authority_is_trusted_then_signs_then_is_the_only_one() {
+fn new_authority_is_trusted_then_signs_then_is_the_only_one() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
-    // Trusted, and that is all.
-    let begun = cluster.rotate(&["ca"], true, NOW);
-    assert_eq!(names(&begun.ca), [OLD, NEW]);
-    assert_eq!((issuer(&begun.server_certificate), issuer(&admin(&cluster))), (OLD.into(), OLD.into()));
-    assert_eq!(begun.due, NOW + TRUST_LEAD);
+    // It is trusted, but does not sign yet.
+    let started = cluster.rotate(&["ca"], true, NOW);
+    assert_eq!(names(&started.ca), [OLD, NEW]);
+    assert_eq!((issuer(&started.server_certificate), issuer(&admin(&cluster))), (OLD.into(), OLD.into()));
+    assert_eq!(started.due, NOW + TRUST_LEAD);
     cluster.check_modes();
-    let kubeconfig = fs::read_to_string(&begun.kubeconfig).unwrap();
+    let kubeconfig = fs::read_to_string(&started.kubeconfig).unwrap();
     assert_eq!(names(&cluster.prepare(NOW + TRUST_LEAD - MOMENT).ca), [OLD, NEW]);
 
-    // It signs for clients. Servers show what the clients of the old one know.
+    // It signs client certificates. Serving certificates are still signed by the old authority.
     let promoted = cluster.prepare(NOW + TRUST_LEAD);
     assert_eq!(names(&promoted.ca), [NEW, OLD]);
     assert_eq!((issuer(&promoted.server_certificate), issuer(&admin(&cluster))), (OLD.into(), NEW.into()));
@@ -66,22 +65,22 @@ fn a_new_authority_is_trusted_then_signs_then_is_the_only_one() {
 }
 
 #[test]
-fn an_authority_is_replaced_before_it_expires() {
+fn authority_is_replaced_before_it_expires() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
     let due = NOW + DAY * 2920;
     assert_eq!(names(&cluster.prepare(due - DAY).ca).len(), 1);
-    let begun = cluster.prepare(due + DAY);
-    assert_eq!(names(&begun.ca).len(), 2);
-    assert_eq!(names(&begun.front_proxy_ca).len(), 2);
-    // Nobody looked until the old one had expired: the successor takes over all the same.
+    let started = cluster.prepare(due + DAY);
+    assert_eq!(names(&started.ca).len(), 2);
+    assert_eq!(names(&started.front_proxy_ca).len(), 2);
+    // No start until the old one had expired: the successor takes over nevertheless.
     let late = cluster.prepare(NOW + DAY * 3651);
     assert_eq!(names(&late.ca).len(), 1);
     assert_ne!(names(&late.ca), [OLD]);
 }
 
 #[test]
-fn one_succession_at_a_time() {
+fn second_rotation_of_an_authority_is_rejected() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
     cluster.rotate(&["ca"], true, NOW);
@@ -97,12 +96,12 @@ fn one_succession_at_a_time() {
     assert!(again(&[]).is_err());
     assert!(again(&["front-proxy-ca"]).is_ok());
     cluster.prepare(NOW + TRUST_LEAD);
-    assert!(again(&["ca"]).is_err(), "the old one is still trusted");
+    assert!(again(&["ca"]).is_err(), "the old authority is still trusted");
 }
 
-/// A change that is cut short after any of its files is made up for, and nobody is cut off.
+/// A step that is interrupted after any of its files is completed, without breaking clients.
 #[test]
-fn a_succession_that_was_cut_short_goes_on() {
+fn interrupted_rotation_is_completed() {
     let whole = Cluster::new();
     whole.prepare(NOW);
     whole.rotate(&["ca"], true, NOW);
@@ -122,15 +121,15 @@ fn a_succession_that_was_cut_short_goes_on() {
         for (file, bytes) in &next {
             whole.write(file, bytes);
         }
-        let mended = whole.prepare(NOW + TRUST_LEAD);
-        assert_eq!(names(&mended.ca), [NEW, OLD], "after {written} files");
-        assert_eq!(issuer(&mended.server_certificate), OLD);
+        let prepared = whole.prepare(NOW + TRUST_LEAD);
+        assert_eq!(names(&prepared.ca), [NEW, OLD], "after {written} files");
+        assert_eq!(issuer(&prepared.server_certificate), OLD);
         assert!(!whole.path("ca-next.key").exists());
     }
 }
 
 #[test]
-fn what_is_wished_for_is_replaced_once() {
+fn requested_rotation_is_carried_out_once() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     let changed = cluster.changed_by(NOW, |cluster| {
@@ -142,19 +141,19 @@ fn what_is_wished_for_is_replaced_once() {
 }
 
 #[test]
-fn names_are_checked() {
+fn unknown_certificate_name_is_rejected() {
     let cluster = Cluster::new();
-    let wish = |name: &str, authorities| {
+    let rotate_name = |name: &str, authorities| {
         let rotation = Rotation { names: vec![name.to_owned()], authorities };
         request_rotation(&cluster.config.data_dir, &rotation).unwrap_err().to_string()
     };
-    assert!(wish("admin", false).starts_with("there are no certificates in "));
-    assert!(wish("ca", false).contains("add --ca"));
-    assert!(wish("x", true).contains("expected one of ca, front-proxy-ca, apiserver, admin"));
+    assert!(rotate_name("admin", false).starts_with("there are no certificates in "));
+    assert!(rotate_name("ca", false).contains("add --ca"));
+    assert!(rotate_name("x", true).contains("expected one of ca, front-proxy-ca, apiserver, admin"));
 }
 
 #[test]
-fn tokens_of_an_old_key_are_known_for_a_year() {
+fn tokens_of_a_retired_key_are_accepted_for_a_year() {
     let cluster = Cluster::new();
     let first = cluster.prepare(NOW).account_keys;
     let second = cluster.rotate(&["sa"], false, NOW).account_keys;
@@ -169,7 +168,7 @@ fn tokens_of_an_old_key_are_known_for_a_year() {
 }
 
 #[test]
-fn users_get_in_with_all_their_groups() {
+fn kubeconfig_certificate_has_all_groups() {
     let cluster = Cluster::new();
     let data_dir: &Path = &cluster.config.data_dir;
     let request = |user: &str, groups: &[&str], life| KubeconfigRequest {
@@ -203,10 +202,10 @@ fn users_get_in_with_all_their_groups() {
 }
 
 #[test]
-fn the_inventory_tells_what_is_due() {
+fn inventory_lists_roles_and_due_times() {
     let cluster = Cluster::new();
     cluster.prepare(NOW);
-    let told = |names: &[Item]| names.iter().map(|item| (item.name.clone(), item.role)).collect::<Vec<_>>();
+    let roles = |names: &[Item]| names.iter().map(|item| (item.name.clone(), item.role)).collect::<Vec<_>>();
     let items = list(&cluster.config.data_dir).unwrap();
     let plain = [
         ("ca", Role::Authority),
@@ -217,7 +216,7 @@ fn the_inventory_tells_what_is_due() {
         ("sa", Role::TokenKey),
     ]
     .map(|(name, role)| (name.to_owned(), role));
-    assert_eq!(told(&items), plain);
+    assert_eq!(roles(&items), plain);
     let server = &items[2];
     assert!(server.names.contains(&"kubernetes.default.svc".to_owned()), "{server:?}");
     assert!(server.names.contains(&"10.96.0.1".to_owned()), "{server:?}");

@@ -1,4 +1,4 @@
-//! The life of certificates on disk: made once, kept, remade when due, refused when spoilt.
+//! The files of the PKI: created once, kept, renewed when due, rejected when malformed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Any moment will do.
+/// An arbitrary time.
 pub(super) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub(super) struct Cluster {
@@ -47,7 +47,6 @@ impl Cluster {
         fs::set_permissions(self.path(file), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// The contents of all files, by name.
     fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let dirs = [directory(&self.config.data_dir), self.config.data_dir.clone()];
         let entries = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap()).map(Result::unwrap);
@@ -57,7 +56,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Asserts that nothing secret is for others to read, wherever it lies.
+    /// Asserts that files with private keys are readable by their owner only.
     pub(super) fn check_modes(&self) {
         let mut dirs = vec![self.config.data_dir.clone()];
         while let Some(dir) = dirs.pop() {
@@ -76,14 +75,14 @@ impl Cluster {
         }
     }
 
-    /// Wishes for something, and has it done.
+    /// Requests a rotation and carries it out.
     pub(super) fn rotate(&self, names: &[&str], authorities: bool, now: Timestamp) -> Credentials {
         let names = names.iter().map(ToString::to_string).collect();
         request_rotation(&self.config.data_dir, &Rotation { names, authorities }).unwrap();
         self.prepare(now)
     }
 
-    /// The names of the files that `change` leads to being written anew.
+    /// The names of the files that are rewritten because of `change`.
     pub(super) fn changed_by(&mut self, now: Timestamp, change: impl FnOnce(&mut Self)) -> Vec<String> {
         let before = self.files();
         change(self);
@@ -107,7 +106,7 @@ const ADMIN: [&str; 3] = ["admin.crt", "admin.key", "admin.kubeconfig"];
 const PROXY: [&str; 2] = ["front-proxy-client.crt", "front-proxy-client.key"];
 
 #[test]
-fn files_are_private() {
+fn key_files_are_private() {
     let cluster = Cluster::new();
     let credentials = cluster.prepare(NOW);
     let names: Vec<_> = cluster.files().into_keys().collect();
@@ -119,7 +118,7 @@ fn files_are_private() {
 }
 
 #[test]
-fn nothing_changes_without_need() {
+fn prepare_without_need_changes_no_file() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     assert_eq!(cluster.changed_by(NOW, |_| ()), [""; 0]);
@@ -186,7 +185,7 @@ fn admin_certificate_without_scope_is_issued_anew() {
     let changed = cluster.changed_by(NOW, |cluster| {
         let dir = directory(&cluster.config.data_dir);
         let mut batch = Batch::default();
-        let authorities = Authorities::load_or_make(&dir, CLUSTER, false, NOW, &mut batch).unwrap();
+        let authorities = Authorities::load_or_create(&dir, CLUSTER, false, NOW, &mut batch).unwrap();
         let masters = [MASTERS.to_owned()];
         let profile = Profile::unscoped_user(leaf::ADMIN, ADMINISTRATOR, &masters);
         let leaf = profile.issue(&authorities.current, NOW, DAY * 365, &dir).unwrap();
@@ -200,7 +199,7 @@ fn admin_certificate_without_scope_is_issued_anew() {
 }
 
 #[test]
-fn new_names_need_a_new_certificate() {
+fn new_server_name_issues_a_new_certificate() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     let changed =
@@ -208,14 +207,14 @@ fn new_names_need_a_new_certificate() {
     assert_eq!(changed, SERVER);
     let other = [192, 0, 2, 2].into();
     assert_eq!(cluster.changed_by(NOW, |cluster| cluster.config.advertise_address = Some(other)), SERVER);
-    // It is advertised where the address says nothing, and names are as before otherwise.
+    // The advertised address replaces the unspecified one; the names stay the same.
     let anywhere = vec!["0.0.0.0:6443".parse().unwrap()];
     assert_eq!(cluster.changed_by(NOW, |cluster| cluster.config.listen = anywhere), ["admin.kubeconfig"]);
     assert_eq!(cluster.prepare(NOW).urls, ["https://192.0.2.2:6443"]);
 }
 
 #[test]
-fn certificates_are_remade_before_they_expire() {
+fn certificates_are_renewed_before_they_expire() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     assert!(cluster.prepare(NOW).due > NOW + DAY * 243 && cluster.prepare(NOW).due < NOW + DAY * 293);
@@ -225,7 +224,7 @@ fn certificates_are_remade_before_they_expire() {
 }
 
 #[test]
-fn an_expired_authority_is_renewed_only_by_hand() {
+fn expired_authority_is_not_renewed_automatically() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     let late = NOW + DAY * 3651;
@@ -239,7 +238,7 @@ fn an_expired_authority_is_renewed_only_by_hand() {
 }
 
 #[test]
-fn a_start_that_was_cut_short_is_made_up_for() {
+fn missing_files_of_an_interrupted_start_are_restored() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     for (missing, expected) in [
@@ -253,7 +252,7 @@ fn a_start_that_was_cut_short_is_made_up_for() {
             cluster.changed_by(NOW + DAY, |cluster| fs::remove_file(cluster.path(missing)).unwrap());
         assert_eq!(changed, expected, "{missing}");
     }
-    // Half written, and half replaced.
+    // One half is missing, or belongs to another certificate.
     let foreign = Cluster::new();
     foreign.prepare(NOW);
     let changed = cluster.changed_by(NOW + DAY, |cluster| {
@@ -267,7 +266,7 @@ fn a_start_that_was_cut_short_is_made_up_for() {
 }
 
 #[test]
-fn a_new_authority_signs_everything_anew() {
+fn new_authority_reissues_all_certificates() {
     let mut cluster = Cluster::new();
     cluster.prepare(NOW);
     let changed = cluster.changed_by(NOW, |cluster| {
@@ -278,7 +277,7 @@ fn a_new_authority_signs_everything_anew() {
 }
 
 #[test]
-fn an_authority_in_halves_is_refused() {
+fn authority_with_missing_or_foreign_key_is_rejected() {
     let (cluster, other) = (Cluster::new(), Cluster::new());
     cluster.prepare(NOW);
     other.prepare(NOW);
@@ -292,29 +291,29 @@ fn an_authority_in_halves_is_refused() {
 }
 
 #[test]
-fn spoilt_files_are_named_and_not_shown() {
+fn malformed_file_is_named_and_its_contents_are_not() {
     for file in ["ca.crt", "ca.key", "admin.crt", "admin.key", "front-proxy-ca.crt", "apiserver.key"] {
         let cluster = Cluster::new();
         cluster.prepare(NOW);
         let path = cluster.path(file);
         let text = fs::read_to_string(&path).unwrap();
         let secret = text.lines().nth(1).unwrap();
-        // Cut, garbled, empty, and not even text.
+        // Truncated, garbled, empty, and not UTF-8.
         let garbled = text.replace(&secret[20..24], "!!!!");
-        for spoilt in [&text.as_bytes()[..text.len() / 2], garbled.as_bytes(), b"", &[0xff, 0xfe]] {
-            fs::write(&path, spoilt).unwrap();
+        for malformed in [&text.as_bytes()[..text.len() / 2], garbled.as_bytes(), b"", &[0xff, 0xfe]] {
+            fs::write(&path, malformed).unwrap();
             let error = cluster.try_prepare(NOW).unwrap_err();
-            let shown = format!("{error} {error:?}");
-            assert!(matches!(&error, PkiError::Malformed { path: named, .. } if *named == path), "{shown}");
-            assert!(!shown.contains(&secret[..16]), "{shown}");
+            let printed = format!("{error} {error:?}");
+            assert!(matches!(&error, PkiError::Malformed { path: named, .. } if *named == path), "{printed}");
+            assert!(!printed.contains(&secret[..16]), "{printed}");
         }
     }
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_named() {
+fn unwritable_directory_is_named() {
     let cluster = Cluster::new();
-    // A file in its place, because tests may run as root, who is denied nothing.
+    // Blocked by a file, because tests may run as root, for whom permissions are not checked.
     fs::write(&cluster.config.data_dir, "").unwrap();
     let error = cluster.try_prepare(NOW).unwrap_err();
     assert_eq!(
@@ -325,7 +324,7 @@ fn a_place_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn several_at_a_time_agree() {
+fn concurrent_prepares_agree() {
     let cluster = Cluster::new();
     let found: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| cluster.prepare(NOW))).collect();
@@ -337,7 +336,7 @@ fn several_at_a_time_agree() {
 }
 
 #[test]
-fn the_credentials_do_not_show_the_key() {
+fn debug_output_of_credentials_hides_the_key() {
     let credentials = Cluster::new().prepare(NOW);
     assert!(!format!("{credentials:?}").contains("PRIVATE KEY"));
 }

@@ -1,9 +1,8 @@
-//! Certificates of a cluster that runs: replaced when they are due or somebody wants it, without a
-//! restart.
+//! Renewal of certificates while the server runs, when they are due or on request.
 //!
-//! One task waits for either. It has the files brought in order, as a start does ([`crate::pki`]), and
-//! hands what it finds to everyone who uses it: listeners show the new certificate from the next
-//! handshake on, controllers publish the new authorities, new requests are signed by the new key.
+//! One task waits for both. It has the files updated as at a start ([`crate::pki`]), and passes the results
+//! on: listeners use the new certificate from the next handshake on, controllers publish the new
+//! authorities, new requests are signed with the new key.
 
 mod socket;
 #[cfg(test)]
@@ -20,33 +19,33 @@ use coracle_controllers::{ClientTrust, Trust};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::authentication::Loaded;
+use crate::authentication::LoadedAuthentication;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::pki::{self, ClientSigner, Credentials, RequestError};
-pub(crate) use socket::{ASKED_LIMIT, Socket, path as socket_path};
+pub(crate) use socket::{RESPONSE_TIMEOUT, Socket, path as socket_path};
 
-/// The longest that is slept at once. The clock of timers stands still while a machine sleeps, and time
-/// may be set; a certificate that is due is noticed a day late at most, which is nothing against its life.
+/// Maximum sleep time. Timers stop while a machine is suspended, and the clock may be set; a due
+/// certificate is noticed at most a day late, which is short against its lifetime.
 const LONGEST_SLEEP: Duration = Duration::from_hours(24);
 
-/// When it is tried again after a failure, such as a full disk.
+/// Delay after a failure, such as a full disk.
 const RETRY: Duration = Duration::from_mins(5);
 
-/// What a running cluster uses, and what replaces it.
+/// The current credentials and the task that renews them.
 pub(crate) struct Rotation {
     config: Config,
     addresses: Vec<SocketAddr>,
     clock: Clock,
     tls: Tls,
-    authentication: Arc<Loaded>,
+    authentication: Arc<LoadedAuthentication>,
     trust: watch::Sender<Trust>,
     signer: Arc<CurrentSigner>,
     tokens: Arc<RotatingSigner>,
     due: Timestamp,
 }
 
-/// What others use of it.
+/// Handles to the current credentials.
 pub(crate) struct Parts {
     pub(crate) tls: Tls,
     pub(crate) trust: watch::Receiver<Trust>,
@@ -55,17 +54,17 @@ pub(crate) struct Parts {
 }
 
 impl Rotation {
-    /// Begins with what a start has prepared.
+    /// Starts with the credentials prepared at the start.
     pub(crate) fn new(
         config: Config,
         addresses: Vec<SocketAddr>,
         clock: Clock,
-        authentication: Arc<Loaded>,
+        authentication: Arc<LoadedAuthentication>,
         prepared: Credentials,
     ) -> Result<(Self, Parts), StartError> {
         let proxy_ca = authentication.proxy_ca(&prepared.front_proxy_ca);
-        let shown = server_certificate(&prepared)?;
-        let tls = Tls::with_front_proxy(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), shown)?;
+        let certificate = server_certificate(&prepared)?;
+        let tls = Tls::with_front_proxy(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), certificate)?;
         let trust = watch::Sender::new(trust(&prepared, &authentication));
         let tokens = Arc::new(RotatingSigner::new(authentication.signer(&prepared.account_keys)?));
         let due = prepared.due;
@@ -76,24 +75,24 @@ impl Rotation {
         Ok((Self { config, addresses, clock, tls, authentication, trust, signer, tokens, due }, parts))
     }
 
-    /// Waits and replaces, until `stop`.
+    /// Renews credentials until `stop`.
     pub(crate) async fn run(mut self, socket: Option<Socket>, stop: CancellationToken) {
         loop {
             let wake = self.due.min(self.clock.now() + LONGEST_SLEEP);
             tokio::select! {
-                // Safe to drop: only waits.
+                // Cancel-safe: it only waits.
                 () = stop.cancelled() => return,
-                // Safe to drop: only waits.
+                // Cancel-safe: it only waits.
                 () = self.clock.sleep_until(wake) => {
                     if self.due <= self.clock.now() {
-                        // Said where it failed; the next attempt is noted.
+                        // Logged where it failed; the next attempt is scheduled.
                         let _ = self.replace().await;
                     }
                 }
-                // Safe to drop: a connection that is not taken waits for the next time.
-                asked = socket::accept(socket.as_ref()) => {
+                // Cancel-safe: a connection that is not accepted stays queued.
+                client = socket::accept(socket.as_ref()) => {
                     let outcome = self.replace().await;
-                    asked.answer(outcome).await;
+                    client.respond(outcome).await;
                 }
             }
         }
@@ -111,7 +110,7 @@ impl Rotation {
     async fn try_replace(&mut self) -> Result<(), StartError> {
         let (config, addresses, now) = (self.config.clone(), self.addresses.clone(), self.clock.now());
         let prepared = Task::spawn_blocking("pki", move || pki::prepare(&config, &addresses, now)).await??;
-        // Trusted before anything is shown that needs the trust.
+        // New authorities are trusted before certificates signed by them are used.
         let next = trust(&prepared, &self.authentication);
         self.trust.send_if_modified(|known| {
             let changed = *known != next;
@@ -119,8 +118,8 @@ impl Rotation {
             changed
         });
         let proxy_ca = self.authentication.proxy_ca(&prepared.front_proxy_ca);
-        let shown = server_certificate(&prepared)?;
-        self.tls.replace(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), shown)?;
+        let certificate = server_certificate(&prepared)?;
+        self.tls.replace(prepared.ca.as_bytes(), Some(proxy_ca.as_bytes()), certificate)?;
         self.tokens.replace(self.authentication.signer(&prepared.account_keys)?)?;
         self.due = prepared.due;
         self.signer.replace(prepared.client_signer);
@@ -133,15 +132,15 @@ fn server_certificate(prepared: &Credentials) -> Result<ServerCertificate, TlsEr
     ServerCertificate::from_pem(chain, key)
 }
 
-/// What is published of it.
-fn trust(prepared: &Credentials, authentication: &Loaded) -> Trust {
+/// The published authorities.
+fn trust(prepared: &Credentials, authentication: &LoadedAuthentication) -> Trust {
     let mut data = authentication.front_proxy_data(&prepared.front_proxy_ca);
     data.insert("client-ca-file".to_owned(), prepared.ca.clone());
     let clients = ClientTrust { data, withdrawn: prepared.withdrawn.clone() };
     Trust { root_ca: prepared.ca.clone(), clients }
 }
 
-/// Signs with whatever signs at the moment.
+/// Signs with the current key.
 pub(crate) struct CurrentSigner {
     clock: Clock,
     current: Mutex<Arc<ClientSigner>>,
@@ -152,7 +151,8 @@ impl CurrentSigner {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(signer);
     }
 
-    /// The certificate for a request (PKCS #10, in DER), in PEM, valid for the clusters of `scope`.
+    /// Signs a request (PKCS #10, in DER). Returns the certificate in PEM, valid for the clusters of
+    /// `scope`.
     pub(crate) fn sign(
         &self,
         request: &[u8],

@@ -1,5 +1,5 @@
-//! How a running cluster is told to look at its certificates: by a connection to a socket that only its
-//! owner can open. Nothing is said; what is wanted is in the files. The answer is one line.
+//! The socket by which a running server is asked to carry out rotation requests. Only its owner can open
+//! it. A connection carries no request, because the requests are in files; the answer is one line.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -16,22 +16,22 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::error::StartError;
 use crate::pki;
 
-/// How long an answer may take to be taken. Whoever asked may be gone.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// Time limit for writing an answer to a client that may be gone.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long whoever asks waits for the answer: a few files are written.
-pub(crate) const ASKED_LIMIT: Duration = Duration::from_secs(60);
+/// Time limit for reading the answer: the server writes a few files.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait after a failed accept, at first and at most, so that it neither spins nor gives up.
+/// Initial and maximum delay after a failed accept, so that the task neither spins nor gives up.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// Where the socket of a cluster is.
+/// The path of the socket.
 pub(crate) fn path(data_dir: &Path) -> PathBuf {
     pki::directory(data_dir).join("reload.sock")
 }
 
-/// The socket of a running cluster, removed when it is dropped.
+/// The socket of a running server, removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: UnixListener,
@@ -39,8 +39,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Opens it. None if that is not possible: then the cluster looks at its certificates only when they
-    /// are due, and that is said.
+    /// Opens the socket. None if that fails, which is logged: certificates are then renewed only when they
+    /// are due.
     pub(crate) fn open(data_dir: &Path) -> Option<Self> {
         let path = path(data_dir);
         match Self::bind(&path) {
@@ -61,7 +61,7 @@ impl Socket {
             _ => {}
         }
         let listener = UnixListener::bind(path)?;
-        // Until here the directory keeps others out, and it still does.
+        // Before this, and still, the directory keeps other users out.
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
         Ok(listener)
     }
@@ -74,16 +74,16 @@ impl Drop for Socket {
     }
 }
 
-/// Somebody who waits for an answer.
-pub(crate) struct Asked(UnixStream);
+/// A client that waits for an answer.
+pub(crate) struct RotationClient(UnixStream);
 
-/// The next who asks; nobody ever does if there is no socket.
-pub(crate) async fn accept(socket: Option<&Socket>) -> Asked {
+/// The next client; waits for ever if there is no socket.
+pub(crate) async fn accept(socket: Option<&Socket>) -> RotationClient {
     let Some(socket) = socket else { return std::future::pending().await };
     let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY, Rng::from_entropy());
     loop {
         match socket.listener.accept().await {
-            Ok((stream, _)) => return Asked(stream),
+            Ok((stream, _)) => return RotationClient(stream),
             Err(error) => {
                 tracing::debug!(%error, "cannot accept a connection");
                 tokio::time::sleep(backoff.next_delay()).await;
@@ -92,14 +92,14 @@ pub(crate) async fn accept(socket: Option<&Socket>) -> Asked {
     }
 }
 
-impl Asked {
-    /// Says how it went.
-    pub(crate) async fn answer(mut self, outcome: Result<(), StartError>) {
+impl RotationClient {
+    /// Writes the result.
+    pub(crate) async fn respond(mut self, outcome: Result<(), StartError>) {
         let text = match outcome {
             Ok(()) => "ok\n".to_owned(),
             Err(error) => format!("{error}\n"),
         };
-        // Whoever asked may be gone, and is then not told.
-        let _ = tokio::time::timeout(ANSWER_LIMIT, self.0.write_all(text.as_bytes())).await;
+        // The client may be gone.
+        let _ = tokio::time::timeout(WRITE_TIMEOUT, self.0.write_all(text.as_bytes())).await;
     }
 }

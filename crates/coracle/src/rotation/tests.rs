@@ -1,4 +1,4 @@
-//! The task on a clock that is moved by hand: what listeners show when a certificate was due.
+//! The renewal task on a manual clock: the certificates that listeners present after renewals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct Running {
     signer: Arc<CurrentSigner>,
     stop: CancellationToken,
     task: Task<()>,
-    /// What an old client trusts.
+    /// The authority that a client configured at the start trusts.
     first_ca: String,
 }
 
@@ -48,8 +48,8 @@ impl Running {
         Self { dir, clock, tls, trust, signer, stop, task, first_ca }
     }
 
-    /// What a client sees that trusts the first authority and has the same time.
-    async fn shown(&self) -> CertificateDer<'static> {
+    /// The certificate seen by a client with the first authority and the server's time.
+    async fn certificate(&self) -> CertificateDer<'static> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.first_ca.as_bytes()).unwrap()).unwrap();
         let time = Arc::new(Time(self.clock.clock()));
@@ -69,12 +69,12 @@ impl Running {
         client.unwrap().get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
     }
 
-    /// Waits until the server shows something else than `before`.
-    async fn shown_after(&self, before: &CertificateDer<'_>) -> CertificateDer<'static> {
+    /// Waits until the server presents another certificate than `before`.
+    async fn certificate_after(&self, before: &CertificateDer<'_>) -> CertificateDer<'static> {
         loop {
-            let shown = self.shown().await;
-            if shown != *before {
-                return shown;
+            let certificate = self.certificate().await;
+            if certificate != *before {
+                return certificate;
             }
             tokio::task::yield_now().await;
         }
@@ -97,22 +97,22 @@ impl TimeProvider for Time {
 }
 
 #[tokio::test]
-async fn listeners_show_a_new_certificate_when_the_old_one_is_due() {
+async fn listener_presents_a_new_certificate_when_the_old_one_is_due() {
     let running = Running::start();
-    let first = running.shown().await;
+    let first = running.certificate().await;
     running.clock.advance(DAY * 240);
-    assert_eq!(running.shown().await, first);
+    assert_eq!(running.certificate().await, first);
     running.clock.advance(DAY * 53);
-    let second = running.shown_after(&first).await;
-    // A year later, and another: nothing ever expires under it.
+    let second = running.certificate_after(&first).await;
+    // A year later, and once more: no certificate expires in use.
     running.clock.advance(DAY * 293);
-    let third = running.shown_after(&second).await;
+    let third = running.certificate_after(&second).await;
     assert_ne!(third, first);
     running.stop().await;
 }
 
 #[tokio::test]
-async fn an_authority_that_comes_to_its_end_is_replaced() {
+async fn expiring_authority_is_replaced_while_running() {
     let mut running = Running::start();
     let signed = |running: &Running| {
         let key = rcgen::KeyPair::generate().unwrap();
@@ -129,15 +129,15 @@ async fn an_authority_that_comes_to_its_end_is_replaced() {
     let both = |trust: &Trust| trust.root_ca.matches("BEGIN").count() == 2;
     running.clock.advance(DAY * 2921);
     drop(running.trust.wait_for(|trust| both(trust)).await.unwrap());
-    assert_eq!(signed(&running), "CN=coracle", "it is only trusted yet");
-    let begun = running.trust.borrow_and_update().root_ca.clone();
+    assert_eq!(signed(&running), "CN=coracle", "the new authority does not sign yet");
+    let started = running.trust.borrow_and_update().root_ca.clone();
     running.clock.advance(Duration::from_hours(1));
-    running.trust.wait_for(|trust| trust.root_ca != begun).await.unwrap();
+    running.trust.wait_for(|trust| trust.root_ca != started).await.unwrap();
     while signed(&running) == "CN=coracle" {
         tokio::task::yield_now().await;
     }
-    // Who was set up long ago still knows the server.
-    drop(running.shown().await);
+    // A client configured long ago still trusts the server.
+    drop(running.certificate().await);
     running.clock.advance(DAY * 365);
     let last = running.trust.wait_for(|trust| !both(trust)).await.unwrap().clone();
     assert_eq!(last.clients.withdrawn.len(), 2);

@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::in_process;
 use crate::resource_metrics::Measurements;
 
-/// Creates the nodes of the config and deletes those of an earlier start, before controllers and scheduler list nodes.
+/// Creates the nodes of the config and deletes those of an earlier start, before controllers and scheduler
+/// list nodes.
 pub(crate) async fn provision(
     server: &ApiServer,
     nodes: Option<&FakeNodes>,
@@ -29,7 +30,7 @@ pub(crate) async fn provision(
     Ok(summary)
 }
 
-/// Logs of containers that do not run.
+/// Logs of simulated containers.
 #[derive(Debug)]
 pub(crate) struct SimulatedLogs;
 
@@ -50,7 +51,7 @@ impl SimulatedNodes for SimulatedLogs {
     }
 }
 
-/// The kubelets of simulated nodes.
+/// The controllers of simulated nodes.
 #[derive(Clone)]
 pub(crate) struct Simulation {
     server: ApiServer,
@@ -63,7 +64,7 @@ impl Simulation {
         Self { server: server.clone(), clock, measurements }
     }
 
-    /// Adds them to the manager of the controllers, so that an idle manager means idle pods, too.
+    /// Registers them with the controllers' manager, so that an idle manager means idle pods, too.
     pub(crate) fn register(&self, manager: &mut Manager, fence: Option<&Fence>) {
         let client = in_process::fenced_client(self.server.clone(), in_process::FAKE_NODES, fence.cloned());
         self.measurements.include(fake::register(manager, &client, &self.clock));

@@ -1,4 +1,4 @@
-//! Warns of rule annotations that simulated nodes do not know or cannot parse, when an object is written.
+//! Warnings about rule annotations that are unknown or invalid, when an object is written.
 
 use coracle_apiserver::admission::{
     Attributes, BoxFuture, Operation, Plugin, Result, Rule, nothing_to_say, view,
@@ -11,7 +11,7 @@ pub(crate) struct RuleWarnings;
 
 const WRITES: [Operation; 2] = [Operation::Create, Operation::Update];
 
-/// Where the metadata of pods is in the objects that define pods.
+/// The path of pod metadata in objects that define pods.
 const RESOURCES: &[(&str, &str, RuleScope, &[&str])] = &[
     ("", "nodes", RuleScope::Node, &["metadata"]),
     ("", "pods", RuleScope::Pod, &["metadata"]),
@@ -74,7 +74,10 @@ mod tests {
             let warnings = of_object(plural, &object);
             assert!(warnings.len() == 1 && warnings[0].contains("finish-after"), "{plural}: {warnings:?}");
         }
-        assert!(of_object("deployments", &json!({"metadata": metadata})).is_empty(), "not those of the pods");
+        assert!(
+            of_object("deployments", &json!({"metadata": metadata})).is_empty(),
+            "the deployment's own annotations are ignored"
+        );
         assert!(of_object("pods", &json!({"metadata": {}})).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Files with what etcd asks for, read when the store is opened.
+//! Files with etcd credentials, read when the store is opened.
 
 use std::io;
 use std::path::Path;
@@ -36,7 +36,7 @@ async fn read_password(file: &Path) -> Result<Password, StorageError> {
     let text = String::from_utf8(read(file).await?);
     let text =
         text.map_err(|_| unreadable(file, io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")))?;
-    // Editors end every file with a newline; no password does.
+    // Editors end files with a newline; passwords do not end with one.
     Ok(Password::new(text.trim_end_matches(['\r', '\n'])))
 }
 

@@ -1,5 +1,4 @@
-//! Opening what holds the objects: for a cluster, and for the tools that look at a store while
-//! no cluster runs on it.
+//! Opening of stores: for a server, and for tools that work on a store while no server runs on it.
 
 #[cfg(feature = "etcd")]
 mod credentials;
@@ -20,7 +19,7 @@ pub fn directory(data_dir: &Path) -> PathBuf {
     data_dir.join("store")
 }
 
-/// Opens the store of a cluster, which is created if need be.
+/// Opens the store of a server, which is created if needed.
 pub(crate) async fn open(config: &Config) -> Result<Store, StorageError> {
     match &config.store {
         StoreConfig::Disk => {
@@ -32,10 +31,10 @@ pub(crate) async fn open(config: &Config) -> Result<Store, StorageError> {
     }
 }
 
-/// Opens a store that is there already, to look at it or to copy from it.
+/// Opens an existing store, to read or copy from it.
 ///
 /// # Errors
-/// If there is none, if a cluster runs on it, or for [`StoreConfig::Memory`].
+/// If there is none, if a server runs on it, or for [`StoreConfig::Memory`].
 pub async fn open_existing(config: &Config) -> Result<Store, StorageError> {
     match &config.store {
         StoreConfig::Disk => {
@@ -46,10 +45,10 @@ pub async fn open_existing(config: &Config) -> Result<Store, StorageError> {
     }
 }
 
-/// Opens a store to copy into, which is created if need be.
+/// Opens a store to copy into, which is created if needed.
 ///
 /// # Errors
-/// If a cluster runs on it, or for [`StoreConfig::Memory`].
+/// If a server runs on it, or for [`StoreConfig::Memory`].
 pub async fn open_or_create(config: &Config) -> Result<Store, StorageError> {
     match &config.store {
         StoreConfig::Memory => Err(StorageError::NothingKept),

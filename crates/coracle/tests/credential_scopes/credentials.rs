@@ -33,7 +33,7 @@ impl Credential {
         Self { name: format!("{name} of {cluster}"), cluster, client, headers: Vec::new() }
     }
 
-    /// The same, acting as another user.
+    /// The same credential with impersonation headers.
     pub(crate) fn impersonating(&self, user: &str, group: &str) -> Self {
         let mut credential = self.clone();
         credential.name = format!("{} as {group}", self.name);
@@ -51,7 +51,7 @@ impl Credential {
         self.client.send(request).await.unwrap_or_else(|error| panic!("{} {path}: {error}", self.name))
     }
 
-    /// The status code of the response, whose body is not read.
+    /// The status code of the response. The body is not read.
     pub(crate) async fn code(&self, method: &Method, path: &str) -> u16 {
         self.send(method, path).await.status().as_u16()
     }
@@ -70,7 +70,7 @@ pub(crate) async fn operator(server: &Server) -> Credential {
     Credential { name: "operator".to_owned(), cluster: "default", client, headers: Vec::new() }
 }
 
-/// Every kind of credential that a cluster gives out or is made for it.
+/// Every kind of credential that is issued by or for a cluster.
 pub(crate) async fn of_cluster(server: &Server, cluster: &'static str) -> Vec<Credential> {
     let masters = masters_certificate(server, cluster).await;
     let account = account(server, cluster).await;
@@ -85,7 +85,7 @@ pub(crate) async fn of_cluster(server: &Server, cluster: &'static str) -> Vec<Cr
     ]
 }
 
-/// Credentials that the configuration of the server names. They are valid in the default cluster.
+/// Credentials from the server's configuration. They are valid in the default cluster.
 pub(crate) async fn of_configuration(server: &Server) -> Vec<Credential> {
     let token = json!({"token": STATIC_TOKEN});
     let token = Credential::new(server, "static token", "default", token).await;
@@ -116,12 +116,12 @@ async fn certificate(
     let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
     let url = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.as_ref().unwrap();
     let expected = format!("{}{}", server.handle.urls()[0], path(cluster, "").trim_end_matches('/'));
-    assert_eq!(*url, expected, "the kubeconfig leads to its cluster");
+    assert_eq!(*url, expected, "the kubeconfig has the URL of its cluster");
     let auth_info = json!(kubeconfig.auth_infos[0].auth_info);
     Credential::new(server, name, cluster, auth_info).await
 }
 
-/// A certificate for a request that the cluster's administrator has approved.
+/// A certificate for a signing request that the cluster's administrator has approved.
 async fn signed_certificate(server: &Server, cluster: &'static str) -> Credential {
     let mut params = CertificateParams::default();
     params.distinguished_name = subject("jane", "dev");
@@ -151,7 +151,7 @@ async fn signed_certificate(server: &Server, cluster: &'static str) -> Credentia
     Credential::new(server, "signed certificate", cluster, shown).await
 }
 
-/// A service account that may do everything in its cluster.
+/// A service account with the role `cluster-admin`.
 async fn account(server: &Server, cluster: &str) -> Value {
     let accounts = path(cluster, "/api/v1/namespaces/default/serviceaccounts");
     let account = server.create(&accounts, json!({"metadata": {"name": "robot"}})).await;
@@ -179,7 +179,7 @@ async fn bound_token(server: &Server, cluster: &'static str, account: &Value) ->
     Credential::new(server, "service account token", cluster, token).await
 }
 
-/// A token in a secret, which a controller writes.
+/// A token in a Secret, which a controller writes.
 async fn legacy_token(server: &Server, cluster: &'static str, account: &Value) -> Credential {
     let secrets = path(cluster, "/api/v1/namespaces/default/secrets");
     let annotations = json!({"kubernetes.io/service-account.name": account["metadata"]["name"]});
@@ -196,7 +196,7 @@ async fn legacy_token(server: &Server, cluster: &'static str, account: &Value) -
 }
 
 async fn bootstrap_token(server: &Server, cluster: &'static str) -> Credential {
-    // Each cluster has its own, or the same token would be valid in all.
+    // Each cluster has its own token; the same one would be valid in all of them.
     let digit = server::CLUSTERS.iter().position(|other| *other == cluster).unwrap();
     let (id, secret) = (format!("abcde{digit}"), "0123456789abcdef");
     let secrets = path(cluster, "/api/v1/namespaces/kube-system/secrets");

@@ -91,7 +91,7 @@ async fn operator_reaches_every_route_of_all_clusters() {
 }
 
 #[tokio::test]
-async fn operator_who_impersonates_acts_in_one_cluster() {
+async fn impersonating_operator_acts_in_one_cluster() {
     let server = Server::start().await;
     let masters = credentials::operator(&server).await.impersonating("admin", "system:masters");
     for cluster in CLUSTERS {
@@ -102,7 +102,7 @@ async fn operator_who_impersonates_acts_in_one_cluster() {
 }
 
 #[tokio::test]
-async fn credential_of_a_deleted_cluster_is_void_even_if_the_id_is_created_again() {
+async fn credential_of_a_deleted_cluster_is_invalid_even_if_the_id_is_recreated() {
     let server = Server::start().await;
     let operator = credentials::operator(&server).await;
     let credentials = credentials::of_cluster(&server, "t1").await;
@@ -130,7 +130,7 @@ async fn credential_of_a_deleted_cluster_is_void_even_if_the_id_is_created_again
 }
 
 #[tokio::test]
-async fn unknown_cluster_answers_like_a_foreign_one() {
+async fn unknown_cluster_responds_like_a_foreign_one() {
     let server = Server::start().await;
     let masters = credentials::masters_certificate(&server, "default").await;
     for path in ["/api/v1/secrets", "/apis", "/version", "/nothing"] {

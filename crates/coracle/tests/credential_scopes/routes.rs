@@ -1,4 +1,4 @@
-//! Every route that the server says it serves, and some that it does not.
+//! Every route in the OpenAPI document, and some that are not.
 
 use http::Method;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Whether it is a read whose answer ends by itself.
+    /// True if it is a read whose response ends by itself.
     pub(crate) fn is_short_read(&self) -> bool {
         let lasts = ["watch", "/proxy", "/exec", "/attach", "/portforward", "/log"];
         self.method == Method::GET && !lasts.iter().any(|part| self.path.contains(part))
@@ -46,7 +46,7 @@ pub(crate) async fn all(server: &Server) -> Vec<Route> {
     routes
 }
 
-/// A path of the document with a name in the place of each parameter.
+/// A path of the document with names in place of its parameters.
 fn filled(template: &str) -> String {
     let segments = template.split('/').map(|segment| match segment {
         "{namespace}" => "default",

@@ -1,4 +1,4 @@
-//! A server with three clusters that knows users in every way there is.
+//! A server with three clusters that supports every authentication method.
 
 use std::fs;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) const ALL: &str = "*";
 /// A token of the token file; its user is in `system:masters`.
 pub(crate) const STATIC_TOKEN: &str = "planted-static-token";
 
-/// Nothing here takes long; a longer wait is for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Server {
@@ -87,7 +87,7 @@ impl Server {
         self.send(Method::POST, path, &body).await
     }
 
-    /// A client that comes over the network with this credential, and whose paths are those of the server.
+    /// A network client with this credential, whose paths are those of the server.
     pub(crate) async fn client(&self, auth_info: AuthInfo) -> Client {
         let mut kubeconfig = self.admin_kubeconfig();
         kubeconfig.auth_infos[0].auth_info = Some(auth_info);

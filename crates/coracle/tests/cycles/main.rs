@@ -1,8 +1,8 @@
-//! Objects that are created and deleted again and again leave nothing behind: no object, no key in the store, no address,
-//! no file.
+//! Objects that are created and deleted again and again leave nothing behind: no object, no key in the store,
+//! no address, no file.
 //!
-//! `cargo test -p coracle --test cycles -- --cycles 1000` runs more cycles than `cargo test` does; `-- --subject services`
-//! runs one subject.
+//! `cargo test -p coracle --test cycles -- --cycles 1000` runs more cycles than `cargo test` does;
+//! `-- --subject services` runs one subject.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 #![expect(clippy::print_stderr, reason = "a test with its own main reports for itself")]
@@ -29,7 +29,7 @@ use server::Server;
 /// One subject that is created and deleted.
 struct Subject {
     name: &'static str,
-    /// How many exist at the same time. The controllers come to rest after each batch.
+    /// How many exist at the same time. The test waits for idle controllers after each batch.
     batch: usize,
     cycle: fn(&Server, Range<usize>) -> BoxFuture<'_, ()>,
     /// Checks beyond the keys of the store.
@@ -66,7 +66,6 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs all subjects on one server.
 async fn run(store: StoreConfig, options: &Options, cycles: usize) {
     let files = after_no_cycle(store.clone()).await;
     let server = Server::start(store.clone()).await;
@@ -88,7 +87,7 @@ async fn run(store: StoreConfig, options: &Options, cycles: usize) {
     assert_eq!(server.stop().await, files, "files of {store:?}");
 }
 
-/// An object that is not deleted shows as one key more.
+/// Checks the check: an object that is not deleted shows as one more key.
 async fn check_that_leftovers_are_found(server: &Server) {
     let before = server.keys().await;
     let config_maps = Api::<ConfigMap>::default_namespaced(server.client());
@@ -101,7 +100,7 @@ async fn check_that_leftovers_are_found(server: &Server) {
     assert_eq!(server.keys().await, before);
 }
 
-/// The files of a server that nothing was done with.
+/// The files of a server that ran without any cycle.
 async fn after_no_cycle(store: StoreConfig) -> BTreeSet<String> {
     let server = Server::start(store).await;
     server.idle().await;

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::server::Server;
 
-/// Creates and deletes one namespace for each number. They are deleted while controllers are still at work in them.
+/// Creates and deletes one namespace for each number. They are deleted while controllers still reconcile
+/// them.
 pub(crate) fn cycle(server: &Server, numbers: Range<usize>) -> BoxFuture<'_, ()> {
     Box::pin(async move {
         let namespaces = Api::<Namespace>::all(server.client());

@@ -10,10 +10,10 @@ use coracle::kube::Client;
 use coracle::{Config, Coracle, Handle, StoreConfig};
 use tempfile::TempDir;
 
-/// Nothing here takes long; a wait beyond this is for something that does not come.
+/// Time limit of a wait; reaching it means that the expected state does not come about.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// 14 addresses, so that a few leaked ones are all there are.
+/// 14 addresses, so that a few leaked ones exhaust the range.
 const SERVICE_CIDR: &str = "10.0.0.0/28";
 
 /// For the same reason.
@@ -39,19 +39,20 @@ impl Server {
         self.handle.client()
     }
 
-    /// Returns when controllers and scheduler have nothing left to do.
+    /// Waits until controllers and scheduler are idle.
     pub(crate) async fn idle(&self) {
         let idle = tokio::time::timeout(LIMIT, self.handle.run_until_idle()).await;
-        idle.expect("controllers come to rest").unwrap();
+        idle.expect("the controllers become idle").unwrap();
     }
 
-    /// The keys in the store when all controllers are at rest.
+    /// The keys in the store when all controllers are idle.
     pub(crate) async fn keys(&self) -> BTreeSet<String> {
         self.idle().await;
         self.handle.stored_keys().await.unwrap().into_iter().collect()
     }
 
-    /// Stops it, and returns the files it leaves, without numbers that grow with the log.
+    /// Stops the server, and returns the names of the files it leaves, without numbers that grow with the
+    /// log.
     pub(crate) async fn stop(self) -> BTreeSet<String> {
         let report = self.handle.shutdown().await;
         report.store.unwrap();

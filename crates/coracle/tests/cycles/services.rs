@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::server::Server;
 
-/// The addresses of the range that services can have: without that of the network, the broadcast and the one that the
-/// service `kubernetes` has.
+/// Allocatable addresses of the range: without network address, broadcast address and the address of the
+/// service `kubernetes`.
 const FREE_ADDRESSES: usize = 13;
 
 fn service(name: &str, spec: &Value) -> Service {
@@ -44,7 +44,7 @@ pub(crate) fn cycle(server: &Server, numbers: Range<usize>) -> BoxFuture<'_, ()>
     })
 }
 
-/// All addresses are free, and no IPAddress is left but that of the service `kubernetes`.
+/// Asserts that all addresses are free, and that no IPAddress is left but that of the service `kubernetes`.
 pub(crate) fn check(server: &Server) -> BoxFuture<'_, ()> {
     Box::pin(async move {
         let addresses = Api::<IPAddress>::all(server.client()).list(&ListParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A client to whom everything happens that can happen on the way to a server.
+//! A client whose requests and watches are subject to random faults.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
@@ -22,68 +22,68 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt};
 
-use crate::people::{self, People};
+use crate::users::{self, Users};
 
-/// So many requests no run needs, by far. Beyond them none gets through, or a run that goes round in circles without
-/// ever waiting would never end.
+/// Maximum number of requests, far more than any run needs. Further requests fail; otherwise a run that
+/// loops without waiting would never end.
 pub(crate) const MAX_REQUESTS: u64 = 20_000;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
 
-/// What goes wrong, by chance, and what was asked.
+/// Random faults, and the trace of requests.
 pub(crate) struct Faults {
     rng: Mutex<Rng>,
-    are_on: AtomicBool,
+    are_enabled: AtomicBool,
     trace: Mutex<Trace>,
 }
 
-/// Every request of a run, in one number.
+/// A digest of all requests of a run.
 struct Trace {
     began: Instant,
     digest: DefaultHasher,
     requests: u64,
-    is_said: bool,
+    is_printed: bool,
 }
 
-/// What happens to one request.
+/// A fault of one request.
 #[derive(Debug)]
 enum Fault {
-    /// The server says that it has a problem.
-    Refused,
-    /// Others are faster: the object is not what it was any more.
-    Beaten,
-    /// It never arrives.
-    Lost,
-    /// It is carried out, and nobody learns of it.
-    AnswerLost,
-    /// It takes its time.
-    Slow(Duration),
-    /// A stream ends after so many pieces, in the middle of the next.
+    /// The server responds with an internal error.
+    ServerError,
+    /// Another client changes the object first.
+    Conflict,
+    /// The request does not reach the server.
+    RequestLost,
+    /// The request is carried out, but its response is lost.
+    ResponseLost,
+    /// The request is delayed.
+    Delayed(Duration),
+    /// A stream ends after this many frames, in the middle of the last one.
     Cut(u64),
-    /// It breaks off after some time, whether anything was told or not.
+    /// A stream breaks off after some time.
     Broken(Duration),
-    /// Each piece of a stream takes its time.
-    Late(Duration),
+    /// Each frame of a stream is delayed.
+    DelayedFrames(Duration),
 }
 
 impl Faults {
     pub(crate) fn new(rng: Rng, trace: bool) -> Arc<Self> {
         let began = Instant::now();
-        let trace = Trace { began, digest: DefaultHasher::new(), requests: 0, is_said: trace };
-        Arc::new(Self { rng: Mutex::new(rng), are_on: AtomicBool::new(true), trace: Mutex::new(trace) })
+        let trace = Trace { began, digest: DefaultHasher::new(), requests: 0, is_printed: trace };
+        Arc::new(Self { rng: Mutex::new(rng), are_enabled: AtomicBool::new(true), trace: Mutex::new(trace) })
     }
 
-    /// From now on nothing goes wrong.
-    pub(crate) fn calm(&self) {
-        self.are_on.store(false, Ordering::Relaxed);
+    /// Switches all faults off.
+    pub(crate) fn disable(&self) {
+        self.are_enabled.store(false, Ordering::Relaxed);
     }
 
     fn are_too_many(&self) -> bool {
         self.trace.lock().unwrap().requests >= MAX_REQUESTS
     }
 
-    /// All requests so far, as one number, and how many there were.
+    /// The digest and the number of all requests so far.
     pub(crate) fn digest(&self) -> (u64, u64) {
         let trace = self.trace.lock().unwrap();
         (trace.digest.finish(), trace.requests)
@@ -99,7 +99,7 @@ impl Faults {
     ) -> Client {
         let transport = Transport {
             server: server.clone(),
-            peer: people::identity(user),
+            peer: users::identity(user),
             program: HeaderValue::from_static(program),
             faults: Arc::clone(self),
             connection: connection.clone(),
@@ -108,33 +108,35 @@ impl Faults {
     }
 
     fn next(&self, request: &Request<Body>) -> Option<Fault> {
-        if !self.are_on.load(Ordering::Relaxed) {
+        if !self.are_enabled.load(Ordering::Relaxed) {
             return None;
         }
         let mut rng = self.rng.lock().unwrap();
         let writes = *request.method() != Method::GET;
-        // What is made is not there before, so nobody can have changed it.
+        // An object that is being created cannot be changed by others first.
         let changes = writes && *request.method() != Method::POST;
         match rng.below(200) {
-            0..5 => Some(Fault::Refused),
-            5..8 => Some(Fault::Lost),
-            8..12 => Some(Fault::Slow(Duration::from_millis(rng.below(3000)))),
-            12..20 if changes => Some(Fault::Beaten),
-            20..24 if writes => Some(Fault::AnswerLost),
+            0..5 => Some(Fault::ServerError),
+            5..8 => Some(Fault::RequestLost),
+            8..12 => Some(Fault::Delayed(Duration::from_millis(rng.below(3000)))),
+            12..20 if changes => Some(Fault::Conflict),
+            20..24 if writes => Some(Fault::ResponseLost),
             24..40 if is_watch(request) => Some(Fault::Cut(1 + rng.below(20))),
             40..54 if is_watch(request) => Some(Fault::Broken(Duration::from_millis(rng.below(30_000)))),
-            54..80 if is_watch(request) => Some(Fault::Late(Duration::from_millis(1 + rng.below(400)))),
+            54..80 if is_watch(request) => {
+                Some(Fault::DelayedFrames(Duration::from_millis(1 + rng.below(400))))
+            }
             _ => None,
         }
     }
 
-    fn note(&self, told: &str) {
+    fn record(&self, line: &str) {
         let mut trace = self.trace.lock().unwrap();
         let at = trace.began.elapsed().as_millis();
         trace.requests += 1;
-        (at, told).hash(&mut trace.digest);
-        if trace.is_said {
-            eprintln!("{at:>8} {told}");
+        (at, line).hash(&mut trace.digest);
+        if trace.is_printed {
+            eprintln!("{at:>8} {line}");
         }
     }
 }
@@ -148,12 +150,12 @@ struct Transport {
     connection: Connection,
 }
 
-/// Between a component and the server. Clones are the same one.
+/// The connection between a component and the server. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Connection(Arc<Mutex<CancellationToken>>);
 
 impl Connection {
-    /// Whatever is open breaks off, and nothing gets through.
+    /// Breaks off open streams, and fails further requests.
     pub(crate) fn cut(&self) {
         self.now().cancel();
     }
@@ -165,7 +167,7 @@ impl Connection {
         }
     }
 
-    /// Cancelled when it is cut.
+    /// Cancelled when the connection is cut.
     fn now(&self) -> CancellationToken {
         self.0.lock().unwrap().clone()
     }
@@ -186,38 +188,42 @@ impl Service<Request<Body>> for Transport {
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
         let (server, faults, cut) = (self.server.clone(), Arc::clone(&self.faults), self.connection.now());
         let is_cut = cut.is_cancelled() || faults.are_too_many();
-        let fault = if is_cut { Some(Fault::Lost) } else { faults.next(&request) };
+        let fault = if is_cut { Some(Fault::RequestLost) } else { faults.next(&request) };
         async move {
-            let asked = format!("{} {} {fault:?}", request.method(), request.uri());
+            let request_line = format!("{} {} {fault:?}", request.method(), request.uri());
             let lasts = is_watch(&request);
-            let answer = meet(server, request, fault).await;
+            let answer = apply_fault(server, request, fault).await;
             let answer = if lasts { answer.map(|answer| until_cut(answer, cut)) } else { answer };
             let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
-            faults.note(&format!("{code:>3} {asked}"));
+            faults.record(&format!("{code:>3} {request_line}"));
             answer
         }
         .boxed()
     }
 }
 
-async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -> Result<Answer, Error> {
+async fn apply_fault(
+    server: ApiServer,
+    request: Request<Body>,
+    fault: Option<Fault>,
+) -> Result<Answer, Error> {
     let carry_out = async |request| -> Result<Answer, Error> {
         let Ok(answer) = server.clone().oneshot(request).await;
         Ok(answer.map(|body| body.map_err(|never| match never {}).boxed_unsync()))
     };
     match fault {
         None => carry_out(request).await,
-        Some(Fault::Refused) => Ok(status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
-        Some(Fault::Beaten) => {
+        Some(Fault::ServerError) => Ok(status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")),
+        Some(Fault::Conflict) => {
             touch(&server, request.uri().path()).await;
             carry_out(request).await
         }
-        Some(Fault::Lost) => Err("the connection was reset".into()),
-        Some(Fault::AnswerLost) => {
+        Some(Fault::RequestLost) => Err("the connection was reset".into()),
+        Some(Fault::ResponseLost) => {
             carry_out(request).await?;
             Err("the answer was lost".into())
         }
-        Some(Fault::Slow(delay)) => {
+        Some(Fault::Delayed(delay)) => {
             tokio::time::sleep(delay).await;
             carry_out(request).await
         }
@@ -233,7 +239,7 @@ async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -
             StreamBody::new(frames.chain(stream::once(async { Err("the connection was reset".into()) })))
                 .boxed_unsync()
         })),
-        Some(Fault::Late(delay)) => Ok(carry_out(request).await?.map(|body| {
+        Some(Fault::DelayedFrames(delay)) => Ok(carry_out(request).await?.map(|body| {
             let frames = BodyStream::new(body).then(move |frame| async move {
                 tokio::time::sleep(delay).await;
                 frame
@@ -243,23 +249,23 @@ async fn meet(server: ApiServer, request: Request<Body>, fault: Option<Fault>) -
     }
 }
 
-/// As much of a piece as there is of a line that ends early.
+/// The first half of a frame.
 fn half(frame: Frame<Bytes>) -> Frame<Bytes> {
     frame.map_data(|data| data.slice(..data.len() / 2))
 }
 
-/// An answer that breaks off with the connection.
+/// A response that breaks off with the connection.
 fn until_cut(answer: Answer, cut: CancellationToken) -> Answer {
     answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(cut.cancelled_owned())).boxed_unsync())
 }
 
-/// Changes an object in a way that nobody minds. It may be gone.
+/// Changes an annotation of an object. It may be gone.
 async fn touch(server: &ApiServer, path: &str) {
     let patch = json!({"metadata": {"annotations": {"simulation/touched": path}}});
-    People::new(server).patch(&object_of(path), &patch).await;
+    Users::new(server).patch(&object_of(path), &patch).await;
 }
 
-/// The path of the object, without that of its part.
+/// The path of an object, without its subresource.
 fn object_of(path: &str) -> String {
     let segments: Vec<_> = path.split('/').collect();
     let version = if segments[1] == "api" { 2 } else { 3 };

@@ -1,4 +1,4 @@
-//! Everything that ever was, as one client has watched it from the beginning.
+//! The history of all objects, recorded by a client without faults that watches from the beginning.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,38 +12,38 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::line::{self, Line};
-use crate::people::People;
 use crate::rules;
-use crate::state::{NODES, PODS, RESOURCES, State, is_going, name, namespace, shown, text};
+use crate::state::{NODES, PODS, RESOURCES, State, format_pods, is_terminating, name, namespace, text};
+use crate::users::Users;
 
-/// A watch for longer than any run.
+/// The timeout of the watches, longer than any run.
 const WATCH_SECONDS: u64 = 1_000_000;
 
 /// One change of one object.
-pub(crate) struct Moment {
-    /// When, since the beginning.
+pub(crate) struct Change {
+    /// Time since the beginning.
     pub(crate) at: Duration,
     revision: u64,
     pub(crate) resource: &'static str,
-    /// What it was before; filled in when everything is known.
+    /// The previous version; filled in by [`History::check`].
     pub(crate) old: Option<Arc<Value>>,
     pub(crate) object: Arc<Value>,
     pub(crate) is_there: bool,
 }
 
-impl Moment {
-    /// What came to be, if it was not there before.
-    pub(crate) fn made(&self) -> Option<&Value> {
+impl Change {
+    /// The object, if this change created it.
+    pub(crate) fn created(&self) -> Option<&Value> {
         (self.is_there && self.old.is_none()).then_some(&*self.object)
     }
 
-    /// What is there now.
+    /// The object, if it exists after the change.
     pub(crate) fn now(&self) -> Option<&Value> {
         self.is_there.then_some(&*self.object)
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, object, .. } = self;
         write!(f, "{resource} {}/{}", namespace(object), name(object))?;
@@ -51,62 +51,62 @@ impl fmt::Display for Moment {
             return f.write_str(" gone");
         }
         if *resource == PODS {
-            return write!(f, " {}", shown([&**object]));
+            return write!(f, " {}", format_pods([&**object]));
         }
         let (generation, spec) = (&object["metadata"]["generation"], &object["spec"]);
         let strategy = &spec["strategy"]["rollingUpdate"];
-        let going = if is_going(object) { " going" } else { "" };
+        let terminating = if is_terminating(object) { " terminating" } else { "" };
         write!(
             f,
-            "{going} generation {generation} replicas {} {strategy} is {}",
+            "{terminating} generation {generation} replicas {} {strategy} is {}",
             spec["replicas"], object["status"]
         )
     }
 }
 
-/// Cheap to clone; clones are the same history.
+/// Cheap to clone; clones share the history.
 #[derive(Clone)]
 pub(crate) struct History {
     began: Instant,
-    is_said: bool,
-    told: Arc<Mutex<Told>>,
+    is_printed: bool,
+    log: Arc<Mutex<Log>>,
 }
 
 #[derive(Default)]
-struct Told {
-    moments: Vec<Moment>,
+struct Log {
+    changes: Vec<Change>,
     state: State,
-    /// The identities of what people deleted.
+    /// UIDs of objects that users deleted.
     deleted: BTreeSet<String>,
 }
 
 impl History {
-    /// Begins to watch. What every cluster begins with is no part of it.
-    pub(crate) async fn begin(people: &People, is_said: bool) -> (Self, Vec<Task<()>>) {
-        let history = Self { began: Instant::now(), is_said, told: Arc::default() };
-        let any_list = people.get("/api/v1/namespaces").await;
+    /// Starts to watch. Objects that every cluster has from the start are not part of the history.
+    pub(crate) async fn begin(users: &Users, is_printed: bool) -> (Self, Vec<Task<()>>) {
+        let history = Self { began: Instant::now(), is_printed, log: Arc::default() };
+        let any_list = users.get("/api/v1/namespaces").await;
         let revision = text(&any_list, "/metadata/resourceVersion");
         let watch = |&(resource, path): &(&'static str, &str)| {
             let url = format!("{path}?watch=true&resourceVersion={revision}&timeoutSeconds={WATCH_SECONDS}");
-            Task::spawn(resource, history.clone().watch(people.clone(), resource, url))
+            Task::spawn(resource, history.clone().watch(users.clone(), resource, url))
         };
         let watches = RESOURCES.iter().map(watch).collect();
         (history, watches)
     }
 
-    async fn watch(self, people: People, resource: &'static str, url: String) {
-        let mut body = people.ask(Method::GET, &url, &Value::Null).await.into_body();
+    async fn watch(self, users: Users, resource: &'static str, url: String) {
+        let mut body = users.ask(Method::GET, &url, &Value::Null).await.into_body();
         let mut pending = Vec::new();
         while let Some(Ok(frame)) = body.frame().await {
             pending.extend_from_slice(&frame.into_data().unwrap_or_default());
             while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
-                self.take_in(resource, line::read(&line).unwrap());
+                self.record_line(resource, line::read(&line).unwrap());
             }
         }
     }
 
-    fn take_in(&self, resource: &'static str, Line { kind, object }: Line) {
+    fn record_line(&self, resource: &'static str, Line { kind, object }: Line) {
         let is_there = match kind.as_str() {
             "ADDED" | "MODIFIED" => true,
             "DELETED" => false,
@@ -115,56 +115,56 @@ impl History {
         let object = Arc::new(object);
         let revision = text(&object, "/metadata/resourceVersion").parse().unwrap();
         let at = self.began.elapsed();
-        let mut told = self.told();
-        told.state.set(resource, &object, is_there);
-        let moment = Moment { at, revision, resource, old: None, object, is_there };
-        if self.is_said {
-            eprintln!("{:>8} --> {moment}", at.as_millis());
+        let mut log = self.log();
+        log.state.set(resource, &object, is_there);
+        let change = Change { at, revision, resource, old: None, object, is_there };
+        if self.is_printed {
+            eprintln!("{:>8} --> {change}", at.as_millis());
         }
-        told.moments.push(moment);
+        log.changes.push(change);
     }
 
-    /// Notes that people delete this, so that no controller is blamed for it.
-    pub(crate) fn note_deleted(&self, uid: &str) {
-        self.told().deleted.insert(uid.to_owned());
+    /// Records the deletion of an object by a user, which is not a violation by a controller.
+    pub(crate) fn record_deleted(&self, uid: &str) {
+        self.log().deleted.insert(uid.to_owned());
     }
 
-    /// How much has happened.
+    /// The number of changes.
     pub(crate) fn len(&self) -> usize {
-        self.told().moments.len()
+        self.log().changes.len()
     }
 
-    /// What happened since, in short.
+    /// The changes since then, one line each.
     pub(crate) fn since(&self, len: usize) -> Vec<String> {
-        let told = self.told();
-        // Nodes say all the time that they are well.
-        let told = told.moments[len..].iter().filter(|moment| moment.resource != NODES);
-        told.map(Moment::to_string).collect()
+        let log = self.log();
+        // Nodes report their status all the time.
+        let log = log.changes[len..].iter().filter(|change| change.resource != NODES);
+        log.map(Change::to_string).collect()
     }
 
-    /// Looks at what is there now.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.told().state)
+    /// Calls the closure with the current state.
+    pub(crate) fn with_state<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read(&self.log().state)
     }
 
-    /// Everything from the beginning, in order: what was against the rules?
+    /// Checks the whole history in order. Returns the violated rules.
     pub(crate) fn check(&self) -> Vec<String> {
-        let mut told = self.told();
-        let Told { moments, deleted, .. } = &mut *told;
-        moments.sort_by_key(|moment| moment.revision);
-        let (mut state, mut rules, mut wrong) = (State::default(), rules::all(deleted), Vec::new());
-        for moment in moments {
-            moment.old = state.set(moment.resource, &moment.object, moment.is_there);
+        let mut log = self.log();
+        let Log { changes, deleted, .. } = &mut *log;
+        changes.sort_by_key(|change| change.revision);
+        let (mut state, mut rules, mut violations) = (State::default(), rules::all(deleted), Vec::new());
+        for change in changes {
+            change.old = state.set(change.resource, &change.object, change.is_there);
             for rule in &mut rules {
-                if let Err(broken) = rule.see(moment, &state) {
-                    wrong.push(format!("after {:.1} s: {broken}", moment.at.as_secs_f64()));
+                if let Err(violation) = rule.check(change, &state) {
+                    violations.push(format!("after {:.1} s: {violation}", change.at.as_secs_f64()));
                 }
             }
         }
-        wrong
+        violations
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap()
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap()
     }
 }

@@ -1,4 +1,4 @@
-//! A line of a watch, as much of it as anybody asks for.
+//! A line of a watch, without fields that no rule reads.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Who owns which field: half of most objects, and no rule asks for it.
+/// Half of most objects is in this field, and no rule reads it.
 const LEFT_OUT: &str = "managedFields";
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ fn lean<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
     Lean { within_metadata: false }.deserialize(from)
 }
 
-/// Reads an object without what is left out of its metadata.
+/// Deserializes an object without that field of its metadata.
 #[derive(Clone, Copy)]
 struct Lean {
     within_metadata: bool,

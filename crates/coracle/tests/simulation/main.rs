@@ -1,75 +1,76 @@
-//! The whole control plane under faults, on a clock that stands still unless somebody waits.
+//! Simulation of the whole control plane under faults, on a clock that advances only while all tasks wait.
 //!
-//! One run is a server in memory with controllers, scheduler and simulated nodes, whose requests fail, get lost,
-//! meet conflicts or lose their answers, whose watches break off, which are cut off, stopped, killed and started
-//! again, and whose clock jumps. Meanwhile people change their minds: each namespace of the run has a story of its own. Then
-//! the faults end, and what everyone wanted last must come true and stay so. What must hold at all times is
-//! checked over the whole history, which one client without faults has watched from the beginning.
+//! One run is an in-memory server with controllers, scheduler and simulated nodes. Their requests fail, get
+//! lost, meet conflicts or lose their responses; their watches break off; they are disconnected, stopped,
+//! killed and restarted; the clock jumps. Meanwhile users change their objects: each namespace of the run
+//! has a scenario of its own. Then the faults end, and the last desired state must be reached and stay.
+//! Invariants are checked over the whole history, which a client without faults has watched from the
+//! beginning.
 //!
-//! All of it follows from one number, the seed. `cargo test -p coracle --test simulation -- --seeds 1000` runs
-//! more of them than `cargo test` does, and `-- --seed 7 --trace` runs one again and says every request.
+//! A run is determined by its seed. `cargo test -p coracle --test simulation -- --seeds 1000` runs more
+//! seeds than `cargo test` does, and `-- --seed 7 --trace` repeats one and prints every request.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-#![expect(clippy::print_stderr, reason = "a test with a harness of its own says what it does")]
+#![expect(clippy::print_stderr, reason = "a test with its own harness reports its progress")]
 
-mod chosen;
+mod control_plane;
 mod faults;
 mod history;
 mod line;
-mod measured;
-mod people;
+mod options;
+mod resource_metrics;
 mod rules;
 mod run;
+mod scenario;
 mod state;
-mod story;
-mod world;
+mod users;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use chosen::Chosen;
+use options::Options;
 use run::Outcome;
 
-/// As the program has it, for much of a run is allocating.
+/// The allocator of the binary, because much of a run is allocation.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let chosen = match Chosen::from_arguments(std::env::args().skip(1)) {
-        Ok(Some(chosen)) => chosen,
+    let options = match Options::from_arguments(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
         Ok(None) => return ExitCode::SUCCESS,
-        Err(wrong) => {
-            eprintln!("{wrong}");
+        Err(error) => {
+            eprintln!("{error}");
             return ExitCode::FAILURE;
         }
     };
     run::remember_panics();
-    if !chosen.trace && !is_repeatable(&chosen) {
+    if !options.trace && !is_repeatable(&options) {
         return ExitCode::FAILURE;
     }
-    let failed = run_all(&chosen);
-    eprintln!("simulation: {} seeds from {}, {failed} failed", chosen.seeds, chosen.first);
+    let failed = run_all(&options);
+    eprintln!("simulation: {} seeds from {}, {failed} failed", options.seeds, options.first);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs all seeds, on as many threads as there are processors. How many failed.
-fn run_all(chosen: &Chosen) -> u64 {
-    let (next, failed) = (AtomicU64::new(chosen.first), AtomicU64::new(0));
+/// Runs all seeds on several threads. Returns the number of failures.
+fn run_all(options: &Options) -> u64 {
+    let (next, failed) = (AtomicU64::new(options.first), AtomicU64::new(0));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= chosen.first + chosen.seeds {
+            if seed >= options.first + options.seeds {
                 return;
             }
-            let outcome = run::simulate(seed, chosen.trace);
-            if !outcome.wrong.is_empty() {
+            let outcome = run::simulate(seed, options.trace);
+            if !outcome.violations.is_empty() {
                 failed.fetch_add(1, Ordering::Relaxed);
                 report(seed, &outcome);
             }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..chosen.threads {
+        for _ in 0..options.threads {
             scope.spawn(work);
         }
     });
@@ -80,19 +81,19 @@ fn report(seed: u64, outcome: &Outcome) {
     eprintln!(
         "seed {seed} failed; again, with every request:\n    \
          cargo test -p coracle --test simulation -- --seed {seed} --trace\n  {}",
-        outcome.wrong.join("\n  ")
+        outcome.violations.join("\n  ")
     );
 }
 
-/// Without this a failing seed would be worth little.
-fn is_repeatable(chosen: &Chosen) -> bool {
-    let run = || run::simulate(chosen.first, false);
+/// Checks that a seed leads to the same run twice; otherwise a failing seed could not be debugged.
+fn is_repeatable(options: &Options) -> bool {
+    let run = || run::simulate(options.first, false);
     let (one, other) = (run(), run());
     let same = one.digest == other.digest;
     if !same {
         eprintln!(
             "seed {} is not the same twice: {:x} after {} requests, {:x} after {}",
-            chosen.first, one.digest, one.requests, other.digest, other.requests
+            options.first, one.digest, one.requests, other.digest, other.requests
         );
     }
     same

@@ -1,11 +1,11 @@
-//! What is there at some time, and what one wants to know of it.
+//! The objects at one time, and accessors for their fields.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// What is watched: the plural, and where it is.
+/// The watched resources: plural and path.
 pub(crate) const RESOURCES: &[(&str, &str)] = &[
     (CONTROLLER_REVISIONS, "/apis/apps/v1/controllerrevisions"),
     (CRON_JOBS, "/apis/batch/v1/cronjobs"),
@@ -46,14 +46,13 @@ pub(crate) const SERVICE_ACCOUNTS: &str = "serviceaccounts";
 pub(crate) const SERVICES: &str = "services";
 pub(crate) const STATEFUL_SETS: &str = "statefulsets";
 
-/// The objects there are.
 #[derive(Default)]
 pub(crate) struct State {
     objects: BTreeMap<(&'static str, String, String), Arc<Value>>,
 }
 
 impl State {
-    /// Puts an object where it belongs, or takes it away. What was there before.
+    /// Adds, replaces or removes an object. Returns the previous version.
     pub(crate) fn set(
         &mut self,
         resource: &'static str,
@@ -68,7 +67,7 @@ impl State {
         self.objects.get(&(resource, namespace.to_owned(), name.to_owned())).map(|object| &**object)
     }
 
-    /// All of a resource in a namespace.
+    /// All objects of a resource in a namespace.
     pub(crate) fn list<'a>(
         &'a self,
         resource: &'static str,
@@ -83,7 +82,7 @@ impl State {
         here.map(|(_, object)| &**object)
     }
 
-    /// Everything in a namespace, of whatever resource.
+    /// All objects in a namespace, of any resource.
     pub(crate) fn within<'a>(&'a self, namespace: &str) -> Vec<(&'static str, &'a Value)> {
         let of = |(resource, _): &(&'static str, &str)| {
             self.list(resource, namespace).map(|object| (*resource, object)).collect::<Vec<_>>()
@@ -116,18 +115,18 @@ pub(crate) fn app(object: &Value) -> &str {
     text(object, "/metadata/labels/app")
 }
 
-/// The image of the first container: which version a pod is of.
+/// The image of the first container, which identifies the version of a pod.
 pub(crate) fn image(pod: &Value) -> &str {
     text(pod, "/spec/containers/0/image")
 }
 
-pub(crate) fn is_going(object: &Value) -> bool {
+pub(crate) fn is_terminating(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
 pub(crate) fn has_condition(object: &Value, kind: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|told| told["type"] == kind && told["status"] == "True")
+    conditions.into_iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
 pub(crate) fn is_ready(pod: &Value) -> bool {
@@ -138,31 +137,33 @@ pub(crate) fn has_ended(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// Whether a pod runs, or will, for all that anybody wants.
+/// True if a pod neither ended nor terminates.
 pub(crate) fn is_active(pod: &Value) -> bool {
-    !is_going(pod) && !has_ended(pod)
+    !is_terminating(pod) && !has_ended(pod)
 }
 
-/// Who looks after an object, if anybody does: kind and identity.
+/// Kind and UID of the controller of an object, if it has one.
 pub(crate) fn controller(object: &Value) -> Option<(&str, &str)> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let controller = owners.iter().find(|owner| owner["controller"] == true)?;
     Some((text(controller, "/kind"), text(controller, "/uid")))
 }
 
-/// Pods in one line.
-pub(crate) fn shown<'a>(pods: impl IntoIterator<Item = &'a Value>) -> String {
+/// Formats pods in one line.
+pub(crate) fn format_pods<'a>(pods: impl IntoIterator<Item = &'a Value>) -> String {
     let one = |pod: &Value| {
         let (name, image, phase) = (name(pod), image(pod), text(pod, "/status/phase"));
-        let (ready, going) =
-            (if is_ready(pod) { " ready" } else { "" }, if is_going(pod) { " going" } else { "" });
-        format!("{name} {} {phase}{ready}{going}", image.rsplit(':').next().unwrap_or_default())
+        let (ready, terminating) = (
+            if is_ready(pod) { " ready" } else { "" },
+            if is_terminating(pod) { " terminating" } else { "" },
+        );
+        format!("{name} {} {phase}{ready}{terminating}", image.rsplit(':').next().unwrap_or_default())
     };
     format!("[{}]", pods.into_iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// Claims and volumes in one line.
-pub(crate) fn shown_claims(claims: &[&Value], volumes: &[&Value]) -> String {
+/// Formats claims and volumes in one line.
+pub(crate) fn format_claims(claims: &[&Value], volumes: &[&Value]) -> String {
     let claim = |claim: &&Value| {
         let (phase, volume) = (text(claim, "/status/phase"), text(claim, "/spec/volumeName"));
         format!("{} {phase} {volume}", name(claim))

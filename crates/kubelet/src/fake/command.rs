@@ -1,32 +1,33 @@
-//! What a command says of itself: `sleep 30` runs for half a minute, `exit 1` fails.
+//! Run time and exit code that a container's command implies: `sleep 30` runs for half a minute, `exit 1`
+//! fails.
 //!
-//! Nothing is run here, so only what can be known without running is read: `sleep`, `exit`, `true` and `false`,
-//! alone or one after the other in a shell.
+//! Nothing is executed, so only `sleep`, `exit`, `true` and `false` are parsed, alone or as a sequence in a
+//! shell script.
 
 use std::time::Duration;
 
 use super::duration::Delay;
 use super::view::Container;
 
-/// How long a command runs, and how it ends.
+/// Run time and exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Course {
+pub(super) struct CommandOutcome {
     pub(super) run: Delay,
     pub(super) exit_code: i32,
 }
 
-/// What can be known of the command of a container with its arguments; none if that is nothing.
-pub(super) fn course(container: &Container) -> Option<Course> {
+/// Parses the command of a container with its arguments; none if it has other commands.
+pub(super) fn outcome(container: &Container) -> Option<CommandOutcome> {
     let words: Vec<&str> = container.command.iter().chain(&container.args).map(|word| &**word).collect();
     let (program, rest) = words.split_first()?;
     match (program.rsplit('/').next()?, rest) {
         ("sh" | "bash" | "ash", ["-c", script]) => shell(script),
-        ("sleep" | "true" | "false", _) => Some(step(&words)?.course()),
+        ("sleep" | "true" | "false", _) => Some(step(&words)?.outcome()),
         _ => None,
     }
 }
 
-/// One part of a script.
+/// A command of a script.
 #[derive(Clone, Copy)]
 enum Step {
     Sleep(Delay),
@@ -35,37 +36,39 @@ enum Step {
 }
 
 impl Step {
-    fn course(self) -> Course {
+    fn outcome(self) -> CommandOutcome {
         match self {
-            Self::Sleep(run) => Course { run, exit_code: 0 },
-            Self::Exit(exit_code) | Self::Done(exit_code) => Course { run: Delay::AT_ONCE, exit_code },
+            Self::Sleep(run) => CommandOutcome { run, exit_code: 0 },
+            Self::Exit(exit_code) | Self::Done(exit_code) => {
+                CommandOutcome { run: Delay::AT_ONCE, exit_code }
+            }
         }
     }
 }
 
-fn shell(script: &str) -> Option<Course> {
+fn shell(script: &str) -> Option<CommandOutcome> {
     let (mut run, mut exit_code) = (Duration::ZERO, 0);
     for part in script.split([';', '\n']) {
         for part in part.split("&&").map(str::trim).filter(|part| !part.is_empty()) {
             let words: Vec<&str> = part.split_whitespace().collect();
             match step(words.strip_prefix(&["exec"]).unwrap_or(&words))? {
-                Step::Sleep(Delay::Never) => return Some(Course { run: Delay::Never, exit_code: 0 }),
+                Step::Sleep(Delay::Never) => return Some(CommandOutcome { run: Delay::Never, exit_code: 0 }),
                 Step::Sleep(Delay::After(longer)) => (run, exit_code) = (run.saturating_add(longer), 0),
-                Step::Exit(code) => return Some(Course { run: Delay::After(run), exit_code: code }),
+                Step::Exit(code) => return Some(CommandOutcome { run: Delay::After(run), exit_code: code }),
                 Step::Done(code) => exit_code = code,
             }
             if exit_code != 0 {
-                // What follows `&&` is not run.
+                // The commands after `&&` are not run.
                 break;
             }
         }
     }
-    Some(Course { run: Delay::After(run), exit_code })
+    Some(CommandOutcome { run: Delay::After(run), exit_code })
 }
 
 fn step(words: &[&str]) -> Option<Step> {
     match words {
-        [sleep, time] if is(sleep, "sleep") => Some(Step::Sleep(sleeping(time)?)),
+        [sleep, time] if is(sleep, "sleep") => Some(Step::Sleep(sleep_time(time)?)),
         ["exit"] => Some(Step::Exit(0)),
         ["exit", code] => Some(Step::Exit(code.parse().ok()?)),
         [program] if is(program, "true") => Some(Step::Done(0)),
@@ -78,8 +81,8 @@ fn is(program: &str, name: &str) -> bool {
     program.rsplit('/').next() == Some(name)
 }
 
-/// The time of `sleep`: seconds, or a number with a unit.
-fn sleeping(time: &str) -> Option<Delay> {
+/// Parses the argument of `sleep`: seconds, or a number with a unit.
+fn sleep_time(time: &str) -> Option<Delay> {
     if matches!(time, "infinity" | "inf") {
         return Some(Delay::Never);
     }
@@ -104,13 +107,13 @@ mod tests {
         let words: Vec<Box<str>> = words.iter().map(|word| Box::from(*word)).collect();
         let (command, args) = words.split_at(1.min(words.len()));
         let container = Container { command: command.into(), args: args.into(), ..Container::default() };
-        let course = course(&container)?;
-        Some((course.run.duration().map(|run| run.as_millis()), course.exit_code))
+        let outcome = outcome(&container)?;
+        Some((outcome.run.duration().map(|run| run.as_millis()), outcome.exit_code))
     }
 
     #[test]
-    fn commands_are_read() {
-        for (words, known) in [
+    fn known_commands_are_parsed() {
+        for (words, expected) in [
             (&["sleep", "300"][..], Some((Some(300_000), 0))),
             (&["/bin/sleep", "1.5m"], Some((Some(90_000), 0))),
             (&["sleep", "infinity"], Some((None, 0))),
@@ -122,12 +125,12 @@ mod tests {
             (&["sh", "-c", "false && sleep 5; true;"], Some((Some(0), 0))),
             (&["sh", "-c", "sleep inf; exit 1"], Some((None, 0))),
         ] {
-            assert_eq!(of(words), known, "{words:?}");
+            assert_eq!(of(words), expected, "{words:?}");
         }
     }
 
     #[test]
-    fn what_would_have_to_be_run_is_not_known() {
+    fn other_commands_are_not_parsed() {
         for words in [
             &[][..],
             &["nginx"],

@@ -1,4 +1,4 @@
-//! What is said of one container of a pod.
+//! The status of one container of a pod.
 
 use coracle_meta::time::go_duration;
 use serde_json::{Map, Value, json};
@@ -7,27 +7,29 @@ use super::run::{Exit, Run, State};
 use super::status::{Waiting, time};
 use super::view::{self, Container, ContainerStatus, Pod};
 
-/// Whether the server says of a container what is to be said. Times do not count.
-pub(super) fn is_same(known: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
-    let state = &known.state;
+/// True if the reported status of a container is up to date. Times are not compared.
+pub(super) fn is_same(reported: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
+    let state = &reported.state;
     let same_state = match &run.state {
         State::Waiting => {
-            let is_same = |known: &view::Waiting| {
-                (&*known.reason, &*known.message) == (waiting.reason, waiting.message)
+            let is_same = |reported: &view::Waiting| {
+                (&*reported.reason, &*reported.message) == (waiting.reason, waiting.message)
             };
             state.waiting.as_ref().is_some_and(is_same)
         }
         State::BackingOff(_) => {
-            state.waiting.as_ref().is_some_and(|known| &*known.reason == "CrashLoopBackOff")
+            state.waiting.as_ref().is_some_and(|reported| &*reported.reason == "CrashLoopBackOff")
         }
         State::Running { .. } => state.running.is_some(),
-        State::Exited(exit) => state.terminated.as_ref().is_some_and(|known| known.exit_code == exit.code),
+        State::Exited(exit) => {
+            state.terminated.as_ref().is_some_and(|reported| reported.exit_code == exit.code)
+        }
         State::Lost => state.terminated.is_some(),
     };
-    same_state && known.ready == run.ready && known.restart_count == run.restarts
+    same_state && reported.ready == run.ready && reported.restart_count == run.restarts
 }
 
-/// All that is said of a container.
+/// The full status of a container.
 pub(super) fn container_status(
     uid: &str,
     container: &Container,
@@ -36,7 +38,7 @@ pub(super) fn container_status(
     pod: &Pod,
 ) -> Value {
     let has_run = !matches!(run.state, State::Waiting | State::Lost) || run.last.is_some();
-    // That of the container before, while the next one waits.
+    // While a container waits for its restart, the ID is that of its last run.
     let id = |restarts: u32| format!("fake://{}", digest(&[uid, &container.name, &restarts.to_string()]));
     let last = run.last.as_ref().map(|exit| terminated(exit, id(run.restarts.saturating_sub(1))));
     let current =
@@ -142,11 +144,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_images_are_written_as_a_kubelet_does() {
-        let shown = |seconds| go_duration(Duration::from_secs(seconds));
-        assert_eq!((shown(80), shown(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
-        let begins = |image: &str| image_id(image).split("@sha256:").next().map(str::to_owned);
-        assert_eq!(begins("registry:5000/a/nginx:1.27").as_deref(), Some("registry:5000/a/nginx"));
-        assert_eq!(begins("nginx@sha256:00").as_deref(), Some("nginx"));
+    fn durations_and_image_ids_have_the_format_of_the_kubelet() {
+        let formatted = |seconds| go_duration(Duration::from_secs(seconds));
+        assert_eq!((formatted(80), formatted(300)), ("1m20s".to_owned(), "5m0s".to_owned()));
+        let repository = |image: &str| image_id(image).split("@sha256:").next().map(str::to_owned);
+        assert_eq!(repository("registry:5000/a/nginx:1.27").as_deref(), Some("registry:5000/a/nginx"));
+        assert_eq!(repository("nginx@sha256:00").as_deref(), Some("nginx"));
     }
 }

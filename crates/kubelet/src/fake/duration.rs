@@ -1,10 +1,9 @@
-//! Times in rules, written as in Go: `250ms`, `2s`, `1m30s`, or `never`.
+//! Durations in rules, in Go's syntax: `250ms`, `2s`, `1m30s`, or `never`.
 
 use std::time::Duration;
 
 use coracle_meta::time::parse_go_wait;
 
-/// How long something takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delay {
     After(Duration),
@@ -14,7 +13,7 @@ pub(super) enum Delay {
 impl Delay {
     pub(super) const AT_ONCE: Self = Self::After(Duration::ZERO);
 
-    /// The time, if it ever comes.
+    /// The duration; none for `never`.
     pub(super) fn duration(self) -> Option<Duration> {
         match self {
             Self::After(duration) => Some(duration),
@@ -23,7 +22,7 @@ impl Delay {
     }
 }
 
-/// Reads one; none if it is no such text.
+/// Parses a delay; none if the text is invalid.
 pub(super) fn delay(text: &str) -> Option<Delay> {
     if text == "never" { Some(Delay::Never) } else { parse_go_wait(text).map(Delay::After) }
 }
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_are_read() {
+    fn delays_are_parsed() {
         assert_eq!(delay("never"), Some(Delay::Never));
         assert_eq!(delay("2s").and_then(Delay::duration), Some(Duration::from_secs(2)));
         for wrong in ["", "5", "-1s", "Never"] {

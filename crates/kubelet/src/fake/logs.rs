@@ -1,23 +1,24 @@
-//! The logs of containers of simulated nodes: the lines of the rule `logs`, or one that says that the node is simulated.
+//! Logs of containers on simulated nodes: the text of the rule `logs`, or one line that says that the node
+//! is simulated.
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::rules::Found;
+use super::rules::RuleLookup;
 use super::view::{Node, Pod};
 
-/// A line of a log.
+/// A log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// When it was written: all lines are written when the container starts.
+    /// The time of the line: all lines are written when the container starts.
     pub at: Timestamp,
     /// The line, without its newline.
     pub text: String,
 }
 
-/// Why a container has no log, in the words of the kubelet (`validateContainerLogStatus`).
+/// Why a container has no log, in the kubelet's words (`validateContainerLogStatus`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     /// The node has not accepted the pod yet.
@@ -43,17 +44,17 @@ pub enum LogError {
         container: String,
         /// Its pod.
         pod: String,
-        /// Why it waits.
+        /// The reason why it waits.
         reason: String,
     },
 }
 
-/// Whether a node is simulated.
+/// True if a node is simulated.
 pub fn is_simulated(node: &Value) -> bool {
     Node::deserialize(node).is_ok_and(|node| node.is_fake())
 }
 
-/// The log of a container of a simulated node; with `previous`, of its last run.
+/// The log of a container on a simulated node; with `previous`, of its previous run.
 ///
 /// # Errors
 /// If the container has not run.
@@ -61,7 +62,7 @@ pub fn log(node: &Value, pod: &Value, container: &str, previous: bool) -> Result
     let at = started_at(pod, container, previous)?;
     let (node, pod) =
         (Node::deserialize(node).unwrap_or_default(), Pod::deserialize(pod).unwrap_or_default());
-    let rules = Found::new(&pod, &node.metadata.annotations);
+    let rules = RuleLookup::new(&pod, &node.metadata.annotations);
     let usual = || {
         let node = node.metadata.name();
         format!(
@@ -72,7 +73,7 @@ pub fn log(node: &Value, pod: &Value, container: &str, previous: bool) -> Result
     Ok(text.lines().map(|line| LogLine { at, text: line.to_owned() }).collect())
 }
 
-/// When the run started whose log is read.
+/// Start time of the run whose log is requested.
 fn started_at(pod: &Value, container: &str, previous: bool) -> Result<Timestamp, LogError> {
     let names = || (container.to_owned(), pod["metadata"]["name"].as_str().unwrap_or_default().to_owned());
     let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];

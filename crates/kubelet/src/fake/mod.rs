@@ -1,18 +1,19 @@
-//! Nodes without machines: their leases are renewed, and the pods bound to them start, become ready, finish,
-//! fail, crash, vanish and end as annotations say, at thousands of nodes in one process.
+//! Simulated nodes: their leases are renewed, and the pods bound to them start, become ready, finish, fail,
+//! crash, vanish and terminate as annotations configure, at thousands of nodes in one process.
 //!
-//! Every node with the annotation [`NODE`] is one of them, whoever made it; [`create_nodes`] makes many. What
-//! a pod does is a function of its rules and of the time (`life`), so nothing has to be remembered but when
-//! it was accepted, and a restart goes on where it was. Everything is said through the API, in the words
-//! of a kubelet. `docs/fake-nodes.md` has the rules.
+//! Every node with the annotation [`NODE`] is simulated, regardless of its creator; [`create_nodes`] creates
+//! many. The state of a pod is a function of its rules and of the time (`lifecycle`), so only the time of its
+//! acceptance is kept, and a restarted process continues where it was. Pods and nodes are reported through
+//! the API as a kubelet does. `docs/fake-nodes.md` has the rules.
 //!
-//! It belongs to this crate and not to the tests', because users start it too: `coracle up --fake-nodes 100`.
+//! It belongs to this crate and not to the tests, because users start it too: `coracle up --fake-nodes
+//! 100`.
 
+mod accepted_pods;
 mod command;
 mod container_status;
 mod duration;
-mod hosted;
-mod life;
+mod lifecycle;
 mod logs;
 mod node;
 mod nodes;
@@ -37,16 +38,17 @@ pub use provision::{NodeSummary, Surplus, create_nodes, provision};
 pub use rule_check::{RuleScope, check_rules};
 pub use usage::{Amounts, FakeUsage, NodeUsage, PodUsage};
 
-/// The annotation that makes a node one of ours, if it is `true`.
+/// The annotation that makes a node simulated, if it is `true`.
 pub const NODE: &str = "fake.coracle.dev/node";
 
-/// What all our annotations begin with.
+/// Prefix of all annotations of simulated nodes.
 const PREFIX: &str = "fake.coracle.dev/";
 
-/// Hands what simulates nodes to the manager, and says what measures them. `client` writes; the manager's reads.
+/// Registers the controllers of simulated nodes and returns their usage source. `client` writes; the
+/// manager's client reads.
 pub fn register(manager: &mut Manager, client: &Client, clock: &Clock) -> FakeUsage {
     let nodes = manager.informer(Selection::of::<k8s_openapi::api::core::v1::Node>());
-    // Pods without a node are none of our business, and there may be many.
+    // Pods without a node are not watched, because there may be many.
     let bound = Selection::of::<k8s_openapi::api::core::v1::Pod>().with_fields("spec.nodeName!=");
     let pods = manager.informer(bound);
     manager.add(nodes::controller(client, clock, &nodes));

@@ -1,31 +1,30 @@
-//! What a node is like, and what its kubelet says of it.
+//! Node objects and their status, as a kubelet reports it.
 
 use std::time::Duration;
 
 use coracle_base::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::hosted::{hash, node_address};
+use super::accepted_pods::{hash, node_address};
 use super::options::{FakeNodes, FakeTaint};
 use super::status::time;
 use super::view::{Condition, Node};
 
-/// How often a lease is renewed, and after which time it counts as lost: a quarter, as the kubelet does
-/// (`nodeLeaseDurationSeconds` and `nodeLeaseRenewIntervalFraction`).
+/// Lease renewal interval, and the duration after which a lease expires: the interval is a quarter, as in
+/// the kubelet (`nodeLeaseDurationSeconds` and `nodeLeaseRenewIntervalFraction`).
 pub(super) const LEASE_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) const LEASE_DURATION_S: u32 = 40;
 
-/// How often the status is said again if nothing changed (`nodeStatusReportFrequency`).
+/// Interval of status updates without changes (`nodeStatusReportFrequency`).
 const STATUS_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// The Kubernetes these nodes speak for.
+/// The reported kubelet version.
 const VERSION: &str = "v1.36.4";
 
-/// A condition: its type, whether something is wrong, and how that is said.
+/// A pressure condition: its type, then reason and message without and with pressure.
 type Pressure = (&'static str, [&'static str; 2], [&'static str; 2]);
 
-/// What a kubelet looks after beside being ready: how it says that all is well, and that it is not
-/// (`nodestatus/setters.go`).
+/// The pressure conditions of a kubelet, with its reasons and messages (`nodestatus/setters.go`).
 const PRESSURES: [Pressure; 3] = [
     (
         "MemoryPressure",
@@ -44,12 +43,12 @@ const PRESSURES: [Pressure; 3] = [
     ),
 ];
 
-/// Names and region of nodes that the server creates.
+/// Name prefix and region of created nodes.
 pub(super) const NAME_PREFIX: &str = "fake-";
 pub(super) const REGION_LABEL: &str = "topology.kubernetes.io/region";
 pub(super) const REGION: &str = "fake";
 
-/// The node of this number.
+/// The node with this number.
 pub(super) fn body(nodes: &FakeNodes, number: u32, now: Timestamp) -> Value {
     let name = format!("{NAME_PREFIX}{number}");
     let zone = format!("zone-{}", number % nodes.zones.max(1));
@@ -83,11 +82,11 @@ fn taint(taint: &FakeTaint) -> Value {
     json!({"key": taint.key, "value": taint.value, "effect": taint.effect})
 }
 
-/// What is wrong with a node, by rule.
+/// The conditions that the rules of a node ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Conditions {
     not_ready: bool,
-    /// The conditions that say that something is wrong.
+    /// The pressure conditions that are true.
     pressures: Vec<&'static str>,
 }
 
@@ -100,7 +99,7 @@ impl Conditions {
         Self { not_ready: rule("ready") == Some("false"), pressures }
     }
 
-    fn said(&self) -> Vec<Condition> {
+    fn desired(&self) -> Vec<Condition> {
         let condition = |r#type: &str, is_true, [reason, message]: [&str; 2]| Condition {
             r#type: r#type.into(),
             status: if is_true { "True" } else { "False" }.into(),
@@ -113,7 +112,7 @@ impl Conditions {
             condition(name, is_true, if is_true { *badly } else { *well })
         });
         let ready = if self.not_ready {
-            condition("Ready", false, ["KubeletNotReady", "the node is told not to be ready"])
+            condition("Ready", false, ["KubeletNotReady", "annotation fake.coracle.dev/ready is false"])
         } else {
             condition("Ready", true, ["KubeletReady", "kubelet is posting ready status"])
         };
@@ -124,7 +123,7 @@ impl Conditions {
 fn status(
     name: &str,
     nodes: &FakeNodes,
-    known: &[Condition],
+    reported: &[Condition],
     conditions: &Conditions,
     now: Timestamp,
 ) -> Map<String, Value> {
@@ -136,7 +135,7 @@ fn status(
     let mut status = Map::new();
     status.insert("capacity".to_owned(), amounts.clone());
     status.insert("allocatable".to_owned(), amounts);
-    status.insert("conditions".to_owned(), told(&conditions.said(), known, now));
+    status.insert("conditions".to_owned(), rendered(&conditions.desired(), reported, now));
     let address = node_address(name).to_string();
     let addresses =
         json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]);
@@ -157,53 +156,55 @@ fn status(
     status
 }
 
-fn told(conditions: &[Condition], known: &[Condition], now: Timestamp) -> Value {
-    let told = conditions.iter().map(|said| {
-        let same = |known: &&Condition| known.r#type == said.r#type && known.status == said.status;
-        let since = known.iter().find(same).and_then(|known| known.last_transition_time);
+fn rendered(conditions: &[Condition], reported: &[Condition], now: Timestamp) -> Value {
+    let rendered = conditions.iter().map(|desired| {
+        let same =
+            |reported: &&Condition| reported.r#type == desired.r#type && reported.status == desired.status;
+        let since = reported.iter().find(same).and_then(|reported| reported.last_transition_time);
         json!({
-            "type": said.r#type,
-            "status": said.status,
-            "reason": said.reason,
-            "message": said.message,
+            "type": desired.r#type,
+            "status": desired.status,
+            "reason": desired.reason,
+            "message": desired.message,
             "lastHeartbeatTime": time(now),
             "lastTransitionTime": time(since.unwrap_or(now)),
         })
     });
-    told.collect()
+    rendered.collect()
 }
 
-/// What the server is to be told of a node; none if it knows.
+/// The status patch of a node; none if the reported status is up to date.
 pub(super) fn patch(node: &Node, now: Timestamp) -> Option<Value> {
-    let (conditions, known) = (Conditions::of(node), &node.status.conditions);
+    let (conditions, reported) = (Conditions::of(node), &node.status.conditions);
     let is_new = node.status.capacity.is_empty() || node.status.addresses.is_empty();
-    let said = conditions.said();
-    if !is_new && said.iter().all(|said| is_known(said, known, now)) {
+    let desired = conditions.desired();
+    if !is_new && desired.iter().all(|desired| is_reported(desired, reported, now)) {
         return None;
     }
     let status = if is_new {
-        status(node.metadata.name(), &FakeNodes::new(1), known, &conditions, now)
+        status(node.metadata.name(), &FakeNodes::new(1), reported, &conditions, now)
     } else {
-        Map::from_iter([("conditions".to_owned(), told(&said, known, now))])
+        Map::from_iter([("conditions".to_owned(), rendered(&desired, reported, now))])
     };
     Some(json!({"status": status}))
 }
 
-fn is_known(said: &Condition, known: &[Condition], now: Timestamp) -> bool {
-    let same = |known: &&Condition| {
-        (&known.r#type, &known.status, &known.reason) == (&said.r#type, &said.status, &said.reason)
+fn is_reported(desired: &Condition, reported: &[Condition], now: Timestamp) -> bool {
+    let same = |reported: &&Condition| {
+        (&reported.r#type, &reported.status, &reported.reason)
+            == (&desired.r#type, &desired.status, &desired.reason)
     };
-    let heartbeat = known.iter().find(same).and_then(|known| known.last_heartbeat_time);
+    let heartbeat = reported.iter().find(same).and_then(|reported| reported.last_heartbeat_time);
     heartbeat.is_some_and(|heartbeat| now.since(heartbeat) < STATUS_INTERVAL)
 }
 
-/// When the lease of a node is to be renewed next. Nodes take turns, each at one whole second of the
-/// interval, so that thousands of them wake a worker once a second and not thousands of times.
+/// The next renewal of a node's lease. By a hash of its name, each node has one whole second of the
+/// interval, so that thousands of nodes wake a worker once a second and not thousands of times.
 pub(super) fn next_renewal(name: &str, now: Timestamp) -> Timestamp {
     let interval_ms = u64::try_from(LEASE_INTERVAL.as_millis()).unwrap_or(u64::MAX);
-    let turn_ms = u64::from(hash(name)) % (interval_ms / 1000) * 1000;
-    let begun = now.as_millis() / interval_ms * interval_ms + turn_ms;
-    let next = if begun > now.as_millis() { begun } else { begun + interval_ms };
+    let slot_ms = u64::from(hash(name)) % (interval_ms / 1000) * 1000;
+    let slot = now.as_millis() / interval_ms * interval_ms + slot_ms;
+    let next = if slot > now.as_millis() { slot } else { slot + interval_ms };
     Timestamp::from_millis(next)
 }
 
@@ -221,21 +222,21 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_whole_from_the_beginning() {
+    fn created_node_has_a_complete_status() {
         let nodes: FakeNodes = "9,cpu=4,zones=2,taint=a:NoSchedule".parse().unwrap();
         let body = body(&nodes, 3, at(5));
         assert_eq!(body["metadata"]["labels"]["topology.kubernetes.io/zone"], "zone-1");
         assert_eq!(body["spec"]["taints"], json!([{"key": "a", "value": "", "effect": "NoSchedule"}]));
         assert_eq!(body["status"]["allocatable"]["cpu"], "4");
         assert_eq!(body["status"]["conditions"][3]["reason"], "KubeletReady");
-        let known: Node = serde_json::from_value(body).unwrap();
-        assert!(known.is_fake() && known.is_alive());
-        assert_eq!(patch(&known, at(5 + 299)), None);
-        assert!(patch(&known, at(5 + 300)).is_some(), "it says the same again now and then");
+        let reported: Node = serde_json::from_value(body).unwrap();
+        assert!(reported.is_fake() && reported.is_alive());
+        assert_eq!(patch(&reported, at(5 + 299)), None);
+        assert!(patch(&reported, at(5 + 300)).is_some(), "the status is reported periodically");
     }
 
     #[test]
-    fn a_node_of_somebody_else_gets_what_it_lacks() {
+    fn annotated_node_gets_its_missing_status() {
         let bare = node(&json!({"fake.coracle.dev/node": "true"}), &json!({}));
         let patch = patch(&bare, at(5)).unwrap();
         assert_eq!(patch["status"]["capacity"]["pods"], "110");
@@ -243,23 +244,25 @@ mod tests {
     }
 
     #[test]
-    fn rules_say_what_is_wrong() {
+    fn rules_set_the_conditions_of_a_node() {
         let status = body(&FakeNodes::new(1), 0, at(5))["status"].take();
         let rules = json!({"fake.coracle.dev/ready": "false", "fake.coracle.dev/pressure": "DiskPressure"});
         let patch = patch(&node(&rules, &status), at(7)).unwrap();
-        let said: Vec<_> = patch["status"]["conditions"]
+        let desired: Vec<_> = patch["status"]["conditions"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|said| (said["status"].as_str().unwrap(), said["lastTransitionTime"].as_str().unwrap()))
+            .map(|desired| {
+                (desired["status"].as_str().unwrap(), desired["lastTransitionTime"].as_str().unwrap())
+            })
             .collect();
         let (before, now) = ("1970-01-01T00:00:05Z", "1970-01-01T00:00:07Z");
-        assert_eq!(said, [("False", before), ("True", now), ("False", before), ("False", now)]);
+        assert_eq!(desired, [("False", before), ("True", now), ("False", before), ("False", now)]);
         assert_eq!(patch["status"].get("capacity"), None);
     }
 
     #[test]
-    fn nodes_take_turns() {
+    fn lease_renewals_are_spread_over_the_interval() {
         let next = next_renewal("fake-7", at(1_000_003));
         assert_eq!(next.as_millis() % 1000, 0);
         assert!(next > at(1_000_003) && next <= at(1_000_013));

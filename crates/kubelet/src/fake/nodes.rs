@@ -16,16 +16,16 @@ use serde_json::json;
 use super::node::{self, LEASE_DURATION_S};
 use super::view::Node;
 
-/// Where the leases of nodes are.
+/// The namespace of node leases.
 const LEASES: &str = "kube-node-lease";
 
-/// HTTP 409: the object exists, or was changed meanwhile.
+/// HTTP 409: the object exists, or was changed by another client.
 pub(super) const CONFLICT: u16 = 409;
 
-/// How many nodes are written at a time: enough for a store to gather several in one sync.
+/// Number of concurrent node writes: enough for the store to batch several in one sync.
 pub(super) const WORKERS: usize = 16;
 
-/// How late what failed is tried again at most, for a node whose lease is late is given up: as the kubelet does
+/// Maximum retry delay. A node whose lease is late is marked NotReady, so it is short, as in the kubelet
 /// (`maxBackoff` of its lease controller).
 const LAST_RETRY: Duration = Duration::from_secs(7);
 
@@ -35,24 +35,27 @@ pub(super) fn controller(client: &Client, clock: &Clock, nodes: &Informer<Node>)
         leases: Objects::of::<Lease>(client),
         clock: clock.clone(),
         nodes: nodes.clone(),
-        leased: Mutex::default(),
+        renewals: Mutex::default(),
     };
-    Controller::new("fake-nodes", reconcile).watches(nodes, of_ours).workers(WORKERS).retry_within(LAST_RETRY)
+    Controller::new("fake-nodes", reconcile)
+        .watches(nodes, simulated_key)
+        .workers(WORKERS)
+        .retry_within(LAST_RETRY)
 }
 
-fn of_ours(change: &Change<Node>) -> Option<ObjectKey> {
+fn simulated_key(change: &Change<Node>) -> Option<ObjectKey> {
     let ours = change.new.as_ref().or(change.old.as_ref()).is_some_and(|node| node.is_fake());
     ours.then(|| change.key.clone())
 }
 
-/// What the kubelets of all nodes do for their nodes.
+/// The kubelet logic of all simulated nodes.
 struct Kubelets {
     objects: Objects,
     leases: Objects,
     clock: Clock,
     nodes: Informer<Node>,
-    /// The leases that are known to be there, and when each is to be renewed next.
-    leased: Mutex<HashMap<ObjectKey, Timestamp>>,
+    /// Leases that exist, with the time of their next renewal.
+    renewals: Mutex<HashMap<ObjectKey, Timestamp>>,
 }
 
 impl Reconcile for Kubelets {
@@ -60,7 +63,7 @@ impl Reconcile for Kubelets {
 
     async fn reconcile(&self, key: &ObjectKey) -> kube::Result<Action> {
         let Some(node) = self.nodes.store().get(key).filter(|node| node.is_alive()) else {
-            self.leased().remove(&ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name()));
+            self.renewals().remove(&ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name()));
             return Ok(Action::AwaitChange);
         };
         let now = self.clock.now();
@@ -72,25 +75,27 @@ impl Reconcile for Kubelets {
             }
         }
         let next = self.renew(key, &node).await?;
-        // As it is now: what was written took its time, in which the clock may have been set back.
+        // Relative to the current time: the write took a while, and the clock may have been set back.
         Ok(Action::RequeueAfter(next.since(self.clock.now()).min(node::LEASE_INTERVAL)))
     }
 }
 
 impl Kubelets {
-    /// A lease that is there is renewed when it is time, others are made; so each takes one request, but for those
-    /// that another process made, or that somebody deleted. Returns when it is time again.
+    /// Renews a lease that is known to exist when it is due, and creates others. So each renewal takes one
+    /// request, except for leases that another process created or that were deleted. Returns the time of
+    /// the next renewal.
     async fn renew(&self, key: &ObjectKey, node: &Node) -> kube::Result<Timestamp> {
         let lease = ObjectKey::namespaced(key.cluster().clone(), LEASES, key.name());
         let now = self.clock.now();
-        let known = self.leased().get(&lease).copied();
-        // Nodes change for many reasons. A time too far away was noted before the clock was set back.
-        if let Some(next) = known.filter(|next| now < *next && *next <= now + node::LEASE_INTERVAL) {
+        let renewal = self.renewals().get(&lease).copied();
+        // Nodes are reconciled for many reasons. A time beyond the interval dates from before the clock was
+        // set back.
+        if let Some(next) = renewal.filter(|next| now < *next && *next <= now + node::LEASE_INTERVAL) {
             return Ok(next);
         }
-        self.write_lease(&lease, node, now, known.is_some()).await?;
+        self.write_lease(&lease, node, now, renewal.is_some()).await?;
         let next = node::next_renewal(key.name(), now);
-        self.leased().insert(lease, next);
+        self.renewals().insert(lease, next);
         Ok(next)
     }
 
@@ -99,22 +104,22 @@ impl Kubelets {
         lease: &ObjectKey,
         node: &Node,
         now: Timestamp,
-        is_known: bool,
+        exists: bool,
     ) -> kube::Result<()> {
         let micros = now.as_millis().saturating_mul(1000);
         let renewed = MicroTime(i64::try_from(micros).unwrap_or(i64::MAX)).to_string();
-        if !is_known && self.make(lease, node, &renewed).await? {
+        if !exists && self.create_lease(lease, node, &renewed).await? {
             return Ok(());
         }
         let patch = Patch::Merge(json!({"spec": {"renewTime": renewed}}));
         match self.leases.patch::<Written>(lease, &PatchParams::default(), &patch).await {
-            Err(error) if is_gone(&error) => self.make(lease, node, &renewed).await.map(drop),
+            Err(error) if is_gone(&error) => self.create_lease(lease, node, &renewed).await.map(drop),
             done => done.map(drop),
         }
     }
 
-    /// Whether it was made; if not, it is there already.
-    async fn make(&self, lease: &ObjectKey, node: &Node, renewed: &str) -> kube::Result<bool> {
+    /// Creates a lease. False if it exists already.
+    async fn create_lease(&self, lease: &ObjectKey, node: &Node, renewed: &str) -> kube::Result<bool> {
         let owner =
             json!({"apiVersion": "v1", "kind": "Node", "name": lease.name(), "uid": node.metadata.uid()});
         let body = json!({
@@ -133,12 +138,12 @@ impl Kubelets {
         }
     }
 
-    fn leased(&self) -> MutexGuard<'_, HashMap<ObjectKey, Timestamp>> {
-        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
+    fn renewals(&self) -> MutexGuard<'_, HashMap<ObjectKey, Timestamp>> {
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether what was to be written is not there any more.
+/// True if the object to be written no longer exists.
 pub(super) fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }

@@ -1,14 +1,14 @@
-//! How many nodes there are to be, and what they are like.
+//! Number and properties of simulated nodes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use coracle_meta::quantity::Quantity;
 
-/// The most nodes of one cluster: ten times what Kubernetes is made for.
+/// Maximum number of nodes per cluster: ten times the limit Kubernetes is designed for.
 const MAX_NODES: u32 = 50_000;
 
-/// Simulated nodes, to be made when a cluster starts.
+/// Simulated nodes to create when a cluster starts.
 ///
 /// ```
 /// use coracle_kubelet::fake::FakeNodes;
@@ -19,34 +19,34 @@ const MAX_NODES: u32 = 50_000;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeNodes {
-    /// How many: `fake-0` and so on. None at all is possible, for those who make their own.
+    /// Number of nodes: `fake-0` and so on. Zero if the user creates the nodes.
     pub count: u32,
-    /// Over how many zones they are spread, in turn.
+    /// Number of zones over which the nodes are distributed in turn.
     pub zones: u32,
-    /// How many processors each has, as a quantity.
+    /// CPU capacity of a node, as a quantity.
     pub cpu: String,
-    /// How much memory each has, as a quantity.
+    /// Memory capacity of a node, as a quantity.
     pub memory: String,
-    /// How many pods each takes.
+    /// Maximum number of pods of a node.
     pub pods: u32,
-    /// What keeps pods away from them.
+    /// Taints of the nodes.
     pub taints: Vec<FakeTaint>,
-    /// Images that cannot be pulled there; `*` at the end stands for anything.
+    /// Images that cannot be pulled on the nodes; a trailing `*` matches any suffix.
     pub missing_images: Vec<String>,
 }
 
 /// A taint of simulated nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeTaint {
-    /// Its key.
+    /// The key.
     pub key: String,
-    /// Its value; may be empty.
+    /// The value; may be empty.
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
 }
 
-/// Why a text says nothing of nodes.
+/// Why a setting of simulated nodes is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {expected}")]
 pub struct FakeNodesError {
@@ -55,7 +55,7 @@ pub struct FakeNodesError {
 }
 
 impl FakeNodes {
-    /// So many nodes as KWOK makes them: 32 processors, 256 GiB, 110 pods, in three zones.
+    /// Nodes with KWOK's defaults: 32 CPUs, 256 GiB, 110 pods, in three zones.
     pub fn new(count: u32) -> Self {
         let (cpu, memory) = ("32".to_owned(), "256Gi".to_owned());
         Self { count, zones: 3, cpu, memory, pods: 110, taints: Vec::new(), missing_images: Vec::new() }
@@ -80,7 +80,7 @@ impl FakeNodes {
 impl FromStr for FakeNodes {
     type Err = FakeNodesError;
 
-    /// Reads `N[,cpu=Q][,memory=Q][,pods=N][,zones=N][,taint=KEY[=VALUE]:EFFECT][,missing-image=NAME]`.
+    /// Parses `N[,cpu=Q][,memory=Q][,pods=N][,zones=N][,taint=KEY[=VALUE]:EFFECT][,missing-image=NAME]`.
     fn from_str(text: &str) -> Result<Self, FakeNodesError> {
         let mut parts = text.split(',');
         let count = number(parts.next().unwrap_or_default())?;
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_read_and_written() {
+    fn settings_are_parsed_and_formatted() {
         let nodes: FakeNodes =
             "7,pods=20,taint=a:NoExecute,taint=b=c:NoSchedule,missing-image=a/b:1".parse().unwrap();
         assert_eq!((nodes.count, nodes.pods, nodes.zones, nodes.taints.len()), (7, 20, 3, 2));
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_setting_is_named() {
         for wrong in ["", "x", "-1", "5,cpu", "5,cpu=fast", "5,gpu=1", "5,taint=a", "5,taint=a:Now", "50001"]
             .into_iter()
             .chain(["5,cpu=0", "5,memory=0Gi", "5,zones=0", "5,pods=0"])
         {
             assert!(wrong.parse::<FakeNodes>().is_err(), "{wrong}");
         }
-        let said = "5,cpu=fast".parse::<FakeNodes>().unwrap_err().to_string();
-        assert_eq!(said, r#""fast" is not a quantity above 0, such as 8 or 32Gi"#);
+        let message = "5,cpu=fast".parse::<FakeNodes>().unwrap_err().to_string();
+        assert_eq!(message, r#""fast" is not a quantity above 0, such as 8 or 32Gi"#);
     }
 }

@@ -1,70 +1,70 @@
-//! What is to be done about one pod.
+//! Plans the reconciliation of one pod.
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::Labels;
 use serde_json::Value;
 
-use super::life::Life;
+use super::lifecycle::PodLifecycle;
 use super::rules::PodRules;
 use super::run::Run;
-use super::status::{self, Place, Waiting};
+use super::status::{self, PodPlacement, Waiting};
 use super::view::Pod;
 
-/// What a kubelet says of containers that it cannot make.
+/// Waiting reason of containers that cannot be created, as in the kubelet.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
-/// What is to be done.
+/// The actions for a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plan {
-    /// What the server is to be told first.
+    /// Status patch to write first.
     pub(super) status: Option<Value>,
-    /// The pod is gone; the server may forget it.
+    /// True if the pod object is to be deleted without grace.
     pub(super) delete: bool,
-    /// When something changes by itself.
+    /// The next time at which the pod changes without an event.
     pub(super) next: Option<Timestamp>,
 }
 
-/// What is to be done about `pod`, on a node with these annotations.
-pub(super) fn plan(pod: &Pod, node: &Labels, place: &Place, now: Timestamp) -> Plan {
+/// The actions for `pod`, on a node with these annotations.
+pub(super) fn plan(pod: &Pod, node: &Labels, placement: &PodPlacement, now: Timestamp) -> Plan {
     let rules = match PodRules::of(pod, node) {
         Ok(rules) => rules,
-        Err(error) => return misconfigured(pod, &error.to_string(), place, now),
+        Err(error) => return misconfigured(pod, &error.to_string(), placement, now),
     };
     let has_ended = pod.status.phase.is_terminal();
-    let mut life = Life::at(pod, &rules, place.accepted, now);
-    if has_ended && (life.phase != pod.status.phase || !is_settled(pod)) {
-        // No phase comes after the last one.
-        let ended = Life::ended_by_others(pod, &rules, place.accepted, now);
-        life = Life { is_gone: life.is_gone, next: life.next, ..ended };
+    let mut lifecycle = PodLifecycle::at(pod, &rules, placement.accepted, now);
+    if has_ended && (lifecycle.phase != pod.status.phase || !has_no_running_container(pod)) {
+        // A final phase does not change.
+        let ended = PodLifecycle::ended_by_others(pod, &rules, placement.accepted, now);
+        lifecycle = PodLifecycle { is_gone: lifecycle.is_gone, next: lifecycle.next, ..ended };
     }
     let first = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
     let reason = rules.waiting_reason.as_deref().unwrap_or(first);
     let waiting = Waiting { reason, message: &rules.waiting_message };
-    let told = has_ended && is_settled(pod);
-    let status = if told { None } else { status::patch(pod, &life, &waiting, place, now) };
-    Plan { status, delete: life.is_gone && !is_released(pod), next: life.next }
+    let is_reported = has_ended && has_no_running_container(pod);
+    let status = if is_reported { None } else { status::patch(pod, &lifecycle, &waiting, placement, now) };
+    Plan { status, delete: lifecycle.is_gone && !is_released(pod), next: lifecycle.next }
 }
 
-/// Whether nothing of a pod that ended runs any more, as far as the server knows.
-fn is_settled(pod: &Pod) -> bool {
+/// True if no container of an ended pod is reported as running.
+fn has_no_running_container(pod: &Pod) -> bool {
     let status = &pod.status;
-    // A pod that was ended before it ever got here has no statuses, and gets none.
+    // A pod that ended before its node accepted it has no container statuses, and gets none.
     status.container_statuses.iter().all(|container| container.state.running.is_none())
         && status.init_container_statuses.iter().all(|container| container.state.running.is_none())
 }
 
-/// Whether the server has been told to forget it, and only others hold it.
+/// True if the pod was deleted without grace already and only finalizers hold it.
 fn is_released(pod: &Pod) -> bool {
     pod.metadata.is_terminating() && pod.metadata.deletion_grace_period_seconds == Some(0)
 }
 
-/// A pod whose rules nobody understands waits for better ones.
-fn misconfigured(pod: &Pod, message: &str, place: &Place, now: Timestamp) -> Plan {
+/// A pod with invalid rules waits until they are corrected.
+fn misconfigured(pod: &Pod, message: &str, placement: &PodPlacement, now: Timestamp) -> Plan {
     if pod.metadata.is_terminating() {
         return Plan { delete: !is_released(pod), ..Plan::default() };
     }
     let wait = |containers: &[_]| containers.iter().map(|_| Run::waiting(None)).collect();
-    let life = Life {
+    let lifecycle = PodLifecycle {
         phase: super::view::Phase::Pending,
         reason: Box::default(),
         message: Box::default(),
@@ -75,7 +75,8 @@ fn misconfigured(pod: &Pod, message: &str, place: &Place, now: Timestamp) -> Pla
         next: None,
     };
     let waiting = Waiting { reason: CONFIG_ERROR, message };
-    let status = (!pod.status.phase.is_terminal()).then(|| status::patch(pod, &life, &waiting, place, now));
+    let status =
+        (!pod.status.phase.is_terminal()).then(|| status::patch(pod, &lifecycle, &waiting, placement, now));
     Plan { status: status.flatten(), ..Plan::default() }
 }
 
@@ -94,53 +95,53 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
     }
 
-    fn planned(pod: &Pod, now: u64) -> Plan {
-        let place = Place { host_ip: "h".into(), pod_ip: "p".into(), accepted: at(10) };
-        plan(pod, &Labels::default(), &place, at(now))
+    fn plan_at(pod: &Pod, now: u64) -> Plan {
+        let placement = PodPlacement { host_ip: "h".into(), pod_ip: "p".into(), accepted: at(10) };
+        plan(pod, &Labels::default(), &placement, at(now))
     }
 
     #[test]
-    fn a_pod_is_told_once() {
-        let first = planned(&pod(json!({}), json!({})), 10);
+    fn reported_status_is_not_written_again() {
+        let first = plan_at(&pod(json!({}), json!({})), 10);
         let status = first.status.unwrap()["status"].take();
         assert!(!first.delete);
-        assert_eq!(planned(&pod(json!({}), status), 99), Plan::default());
+        assert_eq!(plan_at(&pod(json!({}), status), 99), Plan::default());
     }
 
     #[test]
-    fn a_deleted_pod_is_told_to_have_ended_and_then_forgotten() {
+    fn deleted_pod_is_reported_as_ended_and_then_deleted() {
         let going = json!({"deletionTimestamp": "1970-01-01T00:00:50Z", "deletionGracePeriodSeconds": 30});
-        let first = planned(&pod(going.clone(), json!({})), 20);
+        let first = plan_at(&pod(going.clone(), json!({})), 20);
         assert!(first.delete);
         let status = first.status.unwrap()["status"].take();
         assert_eq!(status["phase"], "Failed");
-        assert_eq!(planned(&pod(going, status.clone()), 20), Plan { delete: true, ..Plan::default() });
+        assert_eq!(plan_at(&pod(going, status.clone()), 20), Plan { delete: true, ..Plan::default() });
         let held = json!({"deletionTimestamp": "1970-01-01T00:00:20Z", "deletionGracePeriodSeconds": 0});
-        assert_eq!(planned(&pod(held, status), 20), Plan::default(), "only others hold it");
+        assert_eq!(plan_at(&pod(held, status), 20), Plan::default(), "only finalizers hold it");
     }
 
     #[test]
-    fn a_pod_that_others_ended_stays_ended() {
-        let running = planned(&pod(json!({}), json!({})), 10).status.unwrap()["status"].take();
+    fn pod_ended_by_another_client_stays_ended() {
+        let running = plan_at(&pod(json!({}), json!({})), 10).status.unwrap()["status"].take();
         let mut evicted = running;
         evicted["phase"] = "Failed".into();
         evicted["reason"] = "Evicted".into();
-        let told = planned(&pod(json!({}), evicted), 20).status.unwrap()["status"].take();
-        assert_eq!((&told["phase"], told.get("reason")), (&json!("Failed"), None));
-        assert_eq!(told["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
-        assert_eq!(planned(&pod(json!({}), told), 30), Plan::default());
-        assert_eq!(planned(&pod(json!({}), json!({"phase": "Failed"})), 30), Plan::default());
+        let status = plan_at(&pod(json!({}), evicted), 20).status.unwrap()["status"].take();
+        assert_eq!((&status["phase"], status.get("reason")), (&json!("Failed"), None));
+        assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
+        assert_eq!(plan_at(&pod(json!({}), status), 30), Plan::default());
+        assert_eq!(plan_at(&pod(json!({}), json!({"phase": "Failed"})), 30), Plan::default());
     }
 
     #[test]
-    fn rules_nobody_understands_are_said() {
+    fn invalid_rule_is_reported_in_the_pod_status() {
         let wrong = json!({"annotations": {"fake.coracle.dev/start-after": "soon"}});
-        let status = planned(&pod(wrong, json!({})), 10).status.unwrap()["status"].take();
+        let status = plan_at(&pod(wrong, json!({})), 10).status.unwrap()["status"].take();
         let waiting = &status["containerStatuses"][0]["state"]["waiting"];
         assert_eq!(waiting["reason"], CONFIG_ERROR);
         assert!(waiting["message"].as_str().unwrap().contains("start-after"));
         let other = json!({"annotations": {"fake.coracle.dev/start-after": "later"}});
-        let changed = planned(&pod(other, status), 11).status.unwrap();
+        let changed = plan_at(&pod(other, status), 11).status.unwrap();
         let waiting = &changed["status"]["containerStatuses"][0]["state"]["waiting"];
         assert!(waiting["message"].as_str().unwrap().contains("later"), "{waiting}");
     }

@@ -1,4 +1,4 @@
-//! Looking after pods: what is planned for them is said, and those that are gone are let go.
+//! The controller of pods on simulated nodes: writes their status and completes their deletion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
-use super::hosted::Hosted;
+use super::accepted_pods::AcceptedPods;
 use super::nodes::{CONFLICT, is_gone};
 use super::plan::{Plan, plan};
-use super::status::Place;
+use super::status::PodPlacement;
 use super::view::{Node, Pod};
 
-/// How many pods are written at a time: enough for a store to gather several in one sync.
+/// Number of concurrent pod writes: enough for the store to batch several in one sync.
 const WORKERS: usize = 16;
 
-/// When a pod is looked at again that was not the one that was meant, should the informer not say before: a
-/// server also answers so if others kept writing.
+/// Delay before a pod is reconciled again after 409, unless its informer event comes first: the API server
+/// also answers 409 if other clients kept writing.
 const AFTER_CONFLICT: Duration = Duration::from_secs(1);
 
-/// Pods by the node they are bound to.
+/// Index of pods by node.
 pub(super) const BY_NODE: &str = "node";
 
-/// Pods by their address.
+/// Index of pods by address.
 const BY_ADDRESS: &str = "address";
 
 pub(super) fn controller(
@@ -47,7 +47,7 @@ pub(super) fn controller(
         clock: clock.clone(),
         nodes: nodes.clone(),
         pods: pods.clone(),
-        hosted: Hosted::default(),
+        accepted_pods: AcceptedPods::default(),
     };
     let bound = pods.clone();
     Controller::new("fake-pods", reconcile)
@@ -56,7 +56,7 @@ pub(super) fn controller(
         .workers(WORKERS)
 }
 
-/// The pods of a node whose rules have changed, or that came to be one of ours.
+/// The pods of a node whose annotations or address changed, or that became simulated.
 fn on_node(change: &Change<Node>, pods: &Informer<Pod>) -> Vec<ObjectKey> {
     let annotations = |node: &Option<Arc<Node>>| node.as_ref().map(|node| node.metadata.annotations.clone());
     let address =
@@ -73,13 +73,13 @@ fn on_node(change: &Change<Node>, pods: &Informer<Pod>) -> Vec<ObjectKey> {
     pods.store().by_index(BY_NODE, cluster, change.key.name()).iter().map(key).collect()
 }
 
-/// What the kubelets of all nodes do for their pods.
+/// The kubelet logic of the pods on all simulated nodes.
 struct Containers {
     objects: Objects,
     clock: Clock,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
-    hosted: Hosted,
+    accepted_pods: AcceptedPods,
 }
 
 impl Reconcile for Containers {
@@ -87,30 +87,30 @@ impl Reconcile for Containers {
 
     async fn reconcile(&self, key: &ObjectKey) -> kube::Result<Action> {
         let Some(pod) = self.pods.store().get(key) else {
-            self.hosted.release(key);
+            self.accepted_pods.release(key);
             return Ok(Action::AwaitChange);
         };
         let node = ObjectKey::cluster_wide(key.cluster().clone(), &*pod.spec.node_name);
         let Some(node) = self.nodes.store().get(&node).filter(|node| node.is_alive()) else {
             return Ok(Action::AwaitChange);
         };
-        // Its address comes with its first status, and pods have it from there.
+        // A node gets its address with its first status, and its pods use it.
         let Some(host_ip) = node.internal_ip() else { return Ok(Action::AwaitChange) };
-        let place = self.place(key, &pod, host_ip);
-        let plan = plan(&pod, &node.metadata.annotations, &place, self.clock.now());
+        let placement = self.placement(key, &pod, host_ip);
+        let plan = plan(&pod, &node.metadata.annotations, &placement, self.clock.now());
         self.carry_out(key, &pod, plan).await
     }
 }
 
 impl Containers {
-    fn place(&self, key: &ObjectKey, pod: &Pod, host_ip: &str) -> Place {
+    fn placement(&self, key: &ObjectKey, pod: &Pod, host_ip: &str) -> PodPlacement {
         let now = self.clock.now();
         let has = |address| self.has_address(key.cluster(), address);
         let had = pod.status.pod_ip.parse().ok().filter(|_| !pod.spec.host_network);
         let at = pod.status.start_time.unwrap_or(now);
-        let accepted = self.hosted.accept(key, pod.metadata.uid(), at, had, has);
+        let accepted = self.accepted_pods.accept(key, pod.metadata.uid(), at, had, has);
         let pod_ip = if pod.spec.host_network { host_ip.to_owned() } else { accepted.ip.to_string() };
-        Place { host_ip: host_ip.to_owned(), pod_ip, accepted: accepted.at }
+        PodPlacement { host_ip: host_ip.to_owned(), pod_ip, accepted: accepted.at }
     }
 
     fn has_address(&self, cluster: &ClusterId, address: std::net::Ipv4Addr) -> bool {
@@ -119,26 +119,27 @@ impl Containers {
 
     async fn carry_out(&self, key: &ObjectKey, pod: &Pod, plan: Plan) -> kube::Result<Action> {
         if let Some(status) = plan.status
-            && let Some(unlike) = self.tell(key, status).await?
+            && let Some(other_action) = self.write_status(key, status).await?
         {
-            return Ok(unlike);
+            return Ok(other_action);
         }
         if plan.delete {
             return self.delete(key, pod).await;
         }
         let now = self.clock.now();
-        // A timer may be early by a hair; it must not come at once for ever.
+        // A timer may fire slightly early; the minimum avoids a busy loop.
         let wait = |next: coracle_base::Timestamp| next.since(now).max(Duration::from_millis(1));
         Ok(plan.next.map_or(Action::AwaitChange, |next| Action::RequeueAfter(wait(next))))
     }
 
-    /// What is to be done instead if the pod is not the one that was meant any more.
-    async fn tell(&self, key: &ObjectKey, status: Value) -> kube::Result<Option<Action>> {
+    /// Writes the status. Returns the action to take instead of continuing if the pod was replaced or
+    /// deleted.
+    async fn write_status(&self, key: &ObjectKey, status: Value) -> kube::Result<Option<Action>> {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(status));
         match self.objects.patch_subresource::<Written>(key, "status", &params, &patch).await {
-            // The informer will say.
+            // The informer will deliver the deletion.
             Err(error) if is_gone(&error) => Ok(Some(Action::AwaitChange)),
-            Err(error) if is_another(&error) => Ok(Some(Action::RequeueAfter(AFTER_CONFLICT))),
+            Err(error) if is_replaced(&error) => Ok(Some(Action::RequeueAfter(AFTER_CONFLICT))),
             done => done.map(|_| None),
         }
     }
@@ -148,14 +149,14 @@ impl Containers {
         let preconditions = Some(Preconditions { uid, resource_version: None });
         let params = DeleteParams { preconditions, ..DeleteParams::default().grace_period(0) };
         match self.objects.delete(key, &params).await {
-            Err(error) if is_another(&error) => Ok(Action::RequeueAfter(AFTER_CONFLICT)),
+            Err(error) if is_replaced(&error) => Ok(Action::RequeueAfter(AFTER_CONFLICT)),
             done => done.map(|()| Action::AwaitChange),
         }
     }
 }
 
-/// Whether the name is another pod's by now, or so the server says.
-fn is_another(error: &kube::Error) -> bool {
+/// True for 409: another pod has the name now, or other clients kept writing.
+fn is_replaced(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == CONFLICT)
 }
 
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of a server with one node and one pod, which answers every write with a conflict.
+    /// A client of an API server with one node and one pod that answers every write with 409.
     fn busy_server(pod: &Value) -> Client {
         let node = super::super::node::body(&super::super::FakeNodes::new(1), 0, Clock::system().now());
         let list = |item: &Value| json!({"metadata": {"resourceVersion": "1"}, "items": [item]}).to_string();
@@ -191,7 +192,7 @@ mod tests {
         Client::new(service, "default")
     }
 
-    async fn look(metadata: Value) -> Action {
+    async fn reconcile_pod(metadata: Value) -> Action {
         let spec = json!({"nodeName": "fake-0", "containers": [{"name": "c"}]});
         let client = busy_server(&json!({"metadata": metadata, "spec": spec}));
         let mut manager = Manager::new(client.clone(), ClusterId::default());
@@ -201,15 +202,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_met_a_conflict_is_told_again() {
+    async fn conflicting_write_is_retried() {
         let again = Action::RequeueAfter(AFTER_CONFLICT);
         let metadata = json!({"namespace": "n", "name": "p", "uid": "u", "resourceVersion": "1"});
-        assert_eq!(look(metadata.clone()).await, again);
+        assert_eq!(reconcile_pod(metadata.clone()).await, again);
         let mut going = metadata;
         going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         going["deletionGracePeriodSeconds"] = 30.into();
-        // Nothing is told of a pod whose rules nobody understands; it is deleted at once.
+        // No status is written for a pod with invalid rules; it is deleted at once.
         going["annotations"] = json!({"fake.coracle.dev/start-after": "soon"});
-        assert_eq!(look(going).await, again);
+        assert_eq!(reconcile_pod(going).await, again);
     }
 }

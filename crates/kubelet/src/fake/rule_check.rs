@@ -1,4 +1,4 @@
-//! Checks rule annotations when they are written, so that a misspelt one does not pass in silence.
+//! Validation of rule annotations when they are written, so that a misspelt one is reported.
 
 use coracle_meta::quantity::Quantity;
 
@@ -77,8 +77,8 @@ impl Syntax {
             },
             Self::Heartbeat => value == "stopped",
             Self::Pressures => {
-                let known = ["MemoryPressure", "DiskPressure", "PIDPressure"];
-                value.split(',').all(|name| known.contains(&name.trim()))
+                let supported = ["MemoryPressure", "DiskPressure", "PIDPressure"];
+                value.split(',').all(|name| supported.contains(&name.trim()))
             }
         }
     }
@@ -99,7 +99,8 @@ impl Syntax {
     }
 }
 
-/// Warnings about the rules among these annotations: unknown ones, which have no effect, and those whose value is invalid.
+/// Warnings about these annotations: rules that are unknown and have no effect, and rules with invalid
+/// values.
 pub fn check_rules<'a>(
     annotations: impl IntoIterator<Item = (&'a str, &'a str)>,
     scope: RuleScope,
@@ -110,7 +111,8 @@ pub fn check_rules<'a>(
 
 fn warning(rule: &str, value: &str, scope: RuleScope) -> Option<String> {
     let Some(syntax) = syntax(base(rule), scope) else {
-        let hint = closest(base(rule), scope).map(|known| format!(" (did you mean {PREFIX}{known}?)"));
+        let hint =
+            closest(base(rule), scope).map(|supported| format!(" (did you mean {PREFIX}{supported}?)"));
         let hint = hint.unwrap_or_default();
         return Some(format!("annotation {PREFIX}{rule}: simulated nodes have no such rule{hint}"));
     };
@@ -118,24 +120,25 @@ fn warning(rule: &str, value: &str, scope: RuleScope) -> Option<String> {
     (!syntax.accepts(value)).then(|| format!("annotation {PREFIX}{rule}: {value:?} is not {expected}"))
 }
 
-/// A rule without the container or the index that it is limited to.
+/// A rule's name without its suffix for a container or an index.
 fn base(rule: &str) -> &str {
     let limited = [".container-", ".index-"].iter().find_map(|separator| rule.split_once(separator));
     limited.map_or(rule, |(base, _)| base)
 }
 
-fn known(scope: RuleScope) -> impl Iterator<Item = &'static (&'static str, Syntax)> {
+fn supported(scope: RuleScope) -> impl Iterator<Item = &'static (&'static str, Syntax)> {
     let of_nodes = if scope == RuleScope::Node { NODE_RULES } else { &[] };
     POD_RULES.iter().chain(of_nodes)
 }
 
 fn syntax(rule: &str, scope: RuleScope) -> Option<Syntax> {
-    known(scope).find(|(name, _)| *name == rule).map(|(_, syntax)| *syntax)
+    supported(scope).find(|(name, _)| *name == rule).map(|(_, syntax)| *syntax)
 }
 
-/// A known rule that differs by one letter that was left out, added or changed, or by two that were exchanged.
+/// A known rule whose name differs by one letter removed, added or changed, or by two adjacent letters
+/// swapped.
 fn closest(rule: &str, scope: RuleScope) -> Option<&'static str> {
-    known(scope).map(|(name, _)| *name).find(|name| is_one_edit_apart(name.as_bytes(), rule.as_bytes()))
+    supported(scope).map(|(name, _)| *name).find(|name| is_one_edit_apart(name.as_bytes(), rule.as_bytes()))
 }
 
 fn is_one_edit_apart(a: &[u8], b: &[u8]) -> bool {
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_the_guide_are_known() {
+    fn rules_in_the_guide_are_supported() {
         let guide = include_str!("../../../../docs/fake-nodes.md");
         let cells = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
         let names = cells
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_rule_is_warned_of_with_the_closest_one() {
+    fn unknown_rule_causes_a_warning_with_the_closest_one() {
         for (rule, expected) in [
             ("finish-aftr", " (did you mean fake.coracle.dev/finish-after?)"),
             ("finsih-after", " (did you mean fake.coracle.dev/finish-after?)"),
@@ -203,11 +206,11 @@ mod tests {
             let expected = format!("annotation {PREFIX}{rule}: simulated nodes have no such rule{expected}");
             assert_eq!(check(RuleScope::Pod, rule, "1s"), [expected]);
         }
-        assert_eq!(check(RuleScope::Pod, "heartbeat", "stopped").len(), 1, "of nodes only");
+        assert_eq!(check(RuleScope::Pod, "heartbeat", "stopped").len(), 1, "the rule applies to nodes only");
     }
 
     #[test]
-    fn invalid_value_is_warned_of() {
+    fn invalid_value_causes_a_warning() {
         for (rule, value) in [
             ("finish-after", "soon"),
             ("exit-code.container-a", "x"),

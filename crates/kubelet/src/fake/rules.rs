@@ -1,8 +1,8 @@
-//! What annotations say a pod is to do.
+//! Parsing of the rule annotations of a pod.
 //!
-//! A rule is looked for under `KEY.container-NAME`, then `KEY.index-N` (the completion index of a Job's pod,
-//! or the ordinal of a StatefulSet's), then `KEY`: in the annotations of the pod first, then in those of its
-//! node.
+//! A rule is looked up under `KEY.container-NAME`, then `KEY.index-N` (the completion index of a Job's pod,
+//! or the ordinal of a StatefulSet's), then `KEY`: in the annotations of the pod first, then in those of
+//! its node.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::command;
 use super::duration::{self, Delay};
 use super::view::{Container, Phase, Pod, RestartPolicy};
 
-/// How long containers run by default that are not restarted when they succeed: long enough to be seen.
+/// Default run time of containers that are not restarted after success: long enough to be observed.
 const RUN_TO_COMPLETION: Duration = Duration::from_secs(1);
 
-/// What a container says that ends by a signal it does not handle.
+/// Exit code of a container that is terminated by SIGTERM.
 pub(super) const SIGTERM_EXIT_CODE: i32 = 143;
 
-/// What a container says that is killed.
+/// Exit code of a container that is killed.
 pub(super) const SIGKILL_EXIT_CODE: i32 = 137;
 
-/// What cannot be understood.
+/// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {PREFIX}{key}: {value:?} is not {expected}")]
 pub(super) struct RuleError {
@@ -32,21 +32,22 @@ pub(super) struct RuleError {
     expected: &'static str,
 }
 
-/// What one container does.
+/// The rules of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContainerRules {
-    /// How long it runs.
+    /// Run time.
     pub(super) finish_after: Delay,
-    /// How it ends, the first time, the second, and so on; the last holds for all further ones. Never empty.
+    /// Exit code of the first run, the second, and so on; the last one applies to all further runs. Never
+    /// empty.
     pub(super) exit_codes: Box<[i32]>,
-    /// When it becomes ready after it started.
+    /// Time from start to readiness.
     pub(super) ready_after: Delay,
-    /// When it stops being ready after that, and for how long.
+    /// Time from readiness to unreadiness, and the duration of the latter.
     pub(super) unready_after: Delay,
     pub(super) unready_for: Delay,
 }
 
-/// How a pod as a whole comes to its end.
+/// The end of a whole pod by rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) after: Duration,
@@ -55,30 +56,29 @@ pub(super) struct End {
     pub(super) message: Box<str>,
 }
 
-/// How long containers take to end when their pod is deleted.
+/// The time containers take to stop when their pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Termination {
     After(Duration),
-    /// They end when they are killed.
+    /// They are killed at the end of the grace period.
     Grace,
-    /// Nobody ever hears of it.
     Never,
 }
 
-/// What a pod does.
+/// The rules of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRules {
-    /// When its first container starts.
+    /// Time until the first container starts.
     pub(super) start_after: Delay,
-    /// Why it has not started yet.
+    /// Waiting reason until then.
     pub(super) waiting_reason: Option<Box<str>>,
     pub(super) waiting_message: Box<str>,
     pub(super) end: Option<End>,
     pub(super) vanish_after: Delay,
     pub(super) termination: Termination,
-    /// How containers end that are asked to.
+    /// Exit code of containers that stop within the grace period.
     pub(super) terminate_exit_code: i32,
-    /// Whether it may be ready at all.
+    /// False if the pod never becomes ready.
     pub(super) ready: bool,
     pub(super) init_containers: Box<[ContainerRules]>,
     pub(super) containers: Box<[ContainerRules]>,
@@ -86,11 +86,11 @@ pub(super) struct PodRules {
 }
 
 impl ContainerRules {
-    /// A container that runs by its command alone.
-    fn of(course: command::Course) -> Self {
+    /// A container without rules, defined by its command.
+    fn of(outcome: command::CommandOutcome) -> Self {
         Self {
-            finish_after: course.run,
-            exit_codes: [course.exit_code].into(),
+            finish_after: outcome.run,
+            exit_codes: [outcome.exit_code].into(),
             ready_after: Delay::AT_ONCE,
             unready_after: Delay::Never,
             unready_for: Delay::Never,
@@ -99,27 +99,29 @@ impl ContainerRules {
 }
 
 impl PodRules {
-    /// Those of a pod on a node with these annotations.
+    /// The rules of a pod on a node with these annotations.
     pub(super) fn of(pod: &Pod, node: &Labels) -> Result<Self, RuleError> {
-        let found = Found::new(pod, node);
-        // `restartPolicy` of a Job's pods, of `kubectl run --restart=Never` and of chart tests: they are to complete.
+        let found = RuleLookup::new(pod, node);
+        // The policy of a Job's pods, of `kubectl run --restart=Never` and of chart tests, which are
+        // expected to complete.
         let runs_on = pod.spec.restart_policy == RestartPolicy::Always;
         let run = if runs_on { Delay::Never } else { Delay::After(RUN_TO_COMPLETION) };
         let app = |container: &Container| {
             let run = if is_pause(&container.image) { Delay::Never } else { run };
-            let course = command::course(container).unwrap_or(command::Course { run, exit_code: 0 });
-            found.container(container, ["finish-after", "exit-code"], course)
+            let outcome =
+                command::outcome(container).unwrap_or(command::CommandOutcome { run, exit_code: 0 });
+            found.container(container, ["finish-after", "exit-code"], outcome)
         };
         let init = |container: &Container| {
             if is_sidecar(container) {
                 found.container(container, ["sidecar-finish-after", "sidecar-exit-code"], ENDLESS)
             } else {
-                let course = command::course(container).unwrap_or(AT_ONCE);
-                found.container(container, ["init-after", "init-exit-code"], course)
+                let outcome = command::outcome(container).unwrap_or(AT_ONCE);
+                found.container(container, ["init-after", "init-exit-code"], outcome)
             }
         };
         let ephemeral =
-            |container: &Container| ContainerRules::of(command::course(container).unwrap_or(ENDLESS));
+            |container: &Container| ContainerRules::of(command::outcome(container).unwrap_or(ENDLESS));
         let missing = found.missing_image(pod);
         let start = if missing.is_some() { Delay::Never } else { Delay::AT_ONCE };
         let reason = found.text("waiting-reason", "").or(missing.map(|_| "ImagePullBackOff"));
@@ -141,31 +143,31 @@ impl PodRules {
     }
 }
 
-/// What a container does that nothing is known of.
-const ENDLESS: command::Course = command::Course { run: Delay::Never, exit_code: 0 };
-const AT_ONCE: command::Course = command::Course { run: Delay::AT_ONCE, exit_code: 0 };
+/// Defaults of containers whose command implies nothing.
+const ENDLESS: command::CommandOutcome = command::CommandOutcome { run: Delay::Never, exit_code: 0 };
+const AT_ONCE: command::CommandOutcome = command::CommandOutcome { run: Delay::AT_ONCE, exit_code: 0 };
 
-/// Whether an image is the one that everybody takes to do nothing, for ever.
+/// True for the pause image, which runs until it is stopped.
 fn is_pause(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     name == "pause" || name.starts_with("pause:") || name.starts_with("pause@")
 }
 
-/// Whether an init container goes on running beside the others.
+/// True if an init container keeps running beside the other containers.
 pub(super) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy == Some(RestartPolicy::Always)
 }
 
-/// Where rules are looked for.
-pub(super) struct Found<'a> {
+/// The annotations in which rules are looked up.
+pub(super) struct RuleLookup<'a> {
     pod: &'a Labels,
     node: &'a Labels,
     index: Option<&'a str>,
-    /// Most pods have no rules, and then nothing is looked for.
+    /// False if there are no rules at all, as in most pods; then nothing is looked up.
     any: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> RuleLookup<'a> {
     pub(super) fn new(pod: &'a Pod, node: &'a Labels) -> Self {
         let Pod { metadata, .. } = pod;
         let index = metadata.annotations.get("batch.kubernetes.io/job-completion-index");
@@ -210,7 +212,7 @@ impl<'a> Found<'a> {
         &self,
         container: &Container,
         [run, exit_code]: [&str; 2],
-        otherwise: command::Course,
+        otherwise: command::CommandOutcome,
     ) -> Result<ContainerRules, RuleError> {
         let name = &*container.name;
         let exit_codes = self.read(exit_code, name, "a list of exit codes such as 1,1,0", exit_codes)?;
@@ -223,7 +225,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// The image of the pod that cannot be had, if there is one.
+    /// The first image of the pod that cannot be pulled.
     fn missing_image(&self, pod: &'a Pod) -> Option<&'a str> {
         let missing = self.text("missing-images", "")?;
         let is_missing = |image: &str| {
@@ -257,7 +259,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Parses the phase that a pod ends with, and after which time: `Failed=2s`.
+/// Parses the final phase of a pod and the time after which it is reached: `Failed=2s`.
 pub(super) fn phase_after(text: &str) -> Option<(Phase, Duration)> {
     let (phase, after) = text.split_once('=')?;
     let phase = match phase {
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_without_rules_runs_on_only_if_it_is_always_restarted() {
+    fn pod_without_rules_keeps_running_only_with_restart_policy_always() {
         let plain = rules(json!({}), json!({})).unwrap();
         assert_eq!(plain.containers[0].finish_after, Delay::Never);
         assert_eq!((plain.start_after, plain.containers[0].ready_after), (Delay::AT_ONCE, Delay::AT_ONCE));
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_rule_holds() {
+    fn most_specific_rule_applies() {
         let annotations = json!({
             "batch.kubernetes.io/job-completion-index": "3",
             "fake.coracle.dev/exit-code": "1,0",
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_and_an_image_decide_where_no_rule_does() {
+    fn command_and_image_apply_without_a_rule() {
         let container = json!({"name": "a", "image": "shop:404", "command": ["sh", "-c", "sleep 3; exit 2"]});
         let with = |annotations: Value| {
             let metadata = json!({"annotations": annotations});
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_said() {
+    fn invalid_rule_is_named_in_the_error() {
         let wrong = |key: &str, value: &str| {
             let key = format!("fake.coracle.dev/{key}");
             rules(json!({"annotations": {key: value}}), json!({})).unwrap_err().to_string()

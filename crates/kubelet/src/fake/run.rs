@@ -1,4 +1,4 @@
-//! What one container does at a given time: a function of its rules and of when it first could start.
+//! The state of one container at a given time: a function of its rules and its earliest start time.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use super::duration::Delay;
 use super::rules::ContainerRules;
 use super::view::RestartPolicy;
 
-/// How long a container that ended again waits before it is started again, at first and at most, and after
-/// which time without trouble that begins anew: as the kubelet (`backOffPeriod`, `MaxContainerBackOff`).
+/// Initial and maximum restart backoff, and the run time after which it is reset, as in the kubelet
+/// (`backOffPeriod`, `MaxContainerBackOff`).
 const FIRST_BACKOFF: Duration = Duration::from_secs(10);
 const LAST_BACKOFF: Duration = Duration::from_secs(300);
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(600);
 
-/// How a container ended.
+/// The termination of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exit {
     pub(super) code: i32,
@@ -22,40 +22,40 @@ pub(super) struct Exit {
     pub(super) finished: Timestamp,
 }
 
-/// What a container is doing.
+/// The state of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has not started yet.
+    /// Not started yet.
     Waiting,
-    /// It ended too often and is left alone for this long.
+    /// Waiting to be restarted, with the total backoff.
     BackingOff(Duration),
     Running {
         since: Timestamp,
     },
     Exited(Exit),
-    /// It never ran, and never will.
+    /// The pod ended before the container started.
     Lost,
 }
 
-/// One container at one time.
+/// The state of a container with its restarts and readiness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) state: State,
     pub(super) restarts: u32,
-    /// How it ended the last time, if it was started again since.
+    /// Termination of the previous run.
     pub(super) last: Option<Exit>,
     pub(super) ready: bool,
-    /// When something about it changes next.
+    /// The next time at which the state changes.
     pub(super) next: Option<Timestamp>,
 }
 
 impl Run {
-    /// One that cannot start yet.
+    /// A container that cannot start yet.
     pub(super) fn waiting(next: Option<Timestamp>) -> Self {
         Self { state: State::Waiting, restarts: 0, last: None, ready: false, next }
     }
 
-    /// One that may start at `begin`.
+    /// A container that may start at `begin`.
     pub(super) fn at(
         rules: &ContainerRules,
         policy: RestartPolicy,
@@ -71,26 +71,26 @@ impl Run {
             }
             let finished = rules.finish_after.duration().map(|run| begin + run);
             let Some(finished) = finished.filter(|finished| *finished <= now) else {
-                let (ready, turns) = readiness(rules, begin, now);
-                let next = [turns, finished].into_iter().flatten().min();
+                let (ready, changes_at) = readiness(rules, begin, now);
+                let next = [changes_at, finished].into_iter().flatten().min();
                 return Self { state: State::Running { since: begin }, restarts, last, ready, next };
             };
             let exit = Exit { code: exit_code(rules, restarts), started: begin, finished };
             if !is_restarted(policy, exit.code) {
                 return Self { state: State::Exited(exit), restarts, last, ready: false, next: None };
             }
-            // The first time it is started again at once, and only then the waiting begins.
+            // The first restart is immediate, later ones back off.
             let ran = finished.since(begin);
-            wait = backoff.filter(|_| ran < FORGOTTEN_AFTER).unwrap_or_default();
+            wait = backoff.filter(|_| ran < BACKOFF_RESET_AFTER).unwrap_or_default();
             backoff = Some(if wait.is_zero() { FIRST_BACKOFF } else { (wait * 2).min(LAST_BACKOFF) });
             last = Some(exit);
             restarts = restarts.saturating_add(1);
-            // At least a moment, or a container that never runs would be started for ever.
+            // At least a millisecond; otherwise a container with a run time of zero would loop for ever.
             begin = finished + wait.max(Duration::from_millis(1));
         }
     }
 
-    /// The exit of one that ended well.
+    /// The termination of a container that succeeded.
     pub(super) fn completed(&self) -> Option<&Exit> {
         match &self.state {
             State::Exited(exit) if exit.code == 0 => Some(exit),
@@ -98,12 +98,12 @@ impl Run {
         }
     }
 
-    /// Whether it has come to its end.
+    /// True if the container has ended.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, State::Exited(_) | State::Lost)
     }
 
-    /// What becomes of it when its pod ends.
+    /// The state after the pod ended.
     pub(super) fn stopped(self, code: i32, now: Timestamp) -> Self {
         let (state, last) = match (self.state, self.last) {
             (State::Running { since }, last) => (exited(code, since, now), last),
@@ -121,8 +121,8 @@ fn exited(code: i32, started: Timestamp, finished: Timestamp) -> State {
 
 fn exit_code(rules: &ContainerRules, restarts: u32) -> i32 {
     let codes = &rules.exit_codes;
-    let turn = usize::try_from(restarts).unwrap_or(usize::MAX).min(codes.len().saturating_sub(1));
-    codes.get(turn).copied().unwrap_or_default()
+    let index = usize::try_from(restarts).unwrap_or(usize::MAX).min(codes.len().saturating_sub(1));
+    codes.get(index).copied().unwrap_or_default()
 }
 
 fn is_restarted(policy: RestartPolicy, code: i32) -> bool {
@@ -133,7 +133,7 @@ fn is_restarted(policy: RestartPolicy, code: i32) -> bool {
     }
 }
 
-/// Whether a container that runs since `begin` is ready, and when that changes.
+/// True if a container that runs since `begin` is ready, and the time at which that changes.
 fn readiness(rules: &ContainerRules, begin: Timestamp, now: Timestamp) -> (bool, Option<Timestamp>) {
     let Delay::After(ready_after) = rules.ready_after else { return (false, None) };
     let ready = begin + ready_after;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_runs_and_ends() {
+    fn container_waits_runs_and_terminates() {
         let rules = rules(after(100), &[3]);
         let run = |now| Run::at(&rules, RestartPolicy::Never, at(1000), at(now));
         assert_eq!(run(999).next, Some(at(1000)));
@@ -184,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_container_is_tried_until_it_succeeds() {
+    fn failing_container_is_restarted_until_it_succeeds() {
         let rules = rules(after(0), &[1, 1, 0]);
         let run = |now| Run::at(&rules, RestartPolicy::OnFailure, at(0), at(now));
-        assert_eq!((run(0).restarts, run(0).next), (1, Some(at(1))), "at once, but after a moment");
+        assert_eq!((run(0).restarts, run(0).next), (1, Some(at(1))), "restarted after a millisecond");
         let waiting = run(2);
         assert_eq!((waiting.state, waiting.restarts), (State::BackingOff(FIRST_BACKOFF), 2));
         assert_eq!(run(10_001).completed().map(|exit| exit.finished), Some(at(10_001)));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_grows_up_to_its_limit() {
+    fn restart_backoff_doubles_up_to_its_limit() {
         let rules = rules(after(0), &[1]);
         let waits: Vec<_> = [2, 10_001, 30_001, 70_001, 150_001, 310_001, 610_001]
             .map(|now| match Run::at(&rules, RestartPolicy::Always, at(0), at(now)).state {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_comes_and_goes() {
+    fn readiness_changes_by_rule() {
         let rules = ContainerRules {
             ready_after: after(10),
             unready_after: after(20),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stopped_tells_what_it_was() {
+    fn stopped_container_keeps_its_start_time() {
         let run = Run::at(&rules(Delay::Never, &[0]), RestartPolicy::Always, at(5), at(9));
         assert_eq!(
             run.stopped(143, at(9)).state,

@@ -1,89 +1,89 @@
-//! What is said of a pod, in the words and the order of a kubelet
-//! (`generateAPIPodStatus`, `status/generate.go`).
+//! The status of a pod, with the reasons, messages and order of a kubelet (`generateAPIPodStatus`,
+//! `status/generate.go`).
 
 use coracle_base::Timestamp;
 use coracle_meta::time::Time;
 use serde_json::{Map, Value, json};
 
 use super::container_status::{container_status, is_same};
-use super::life::Life;
+use super::lifecycle::PodLifecycle;
 use super::rules::is_sidecar;
 use super::run::{Run, State};
 use super::view::{Condition, Container, ContainerStatus, Phase, Pod};
 
-/// Where a pod runs.
+/// Addresses and acceptance time of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PodPlacement {
     pub(super) host_ip: String,
     pub(super) pod_ip: String,
-    /// When its node accepted it.
+    /// The time at which its node accepted it.
     pub(super) accepted: Timestamp,
 }
 
-/// Why containers have not started.
+/// Waiting reason and message of containers that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waiting<'a> {
     pub(super) reason: &'a str,
     pub(super) message: &'a str,
 }
 
-/// What the server is to be told of a pod; none if it knows.
+/// The status patch of a pod; none if the reported status is up to date.
 pub(super) fn patch(
     pod: &Pod,
-    life: &Life,
+    lifecycle: &PodLifecycle,
     waiting: &Waiting<'_>,
-    place: &Place,
+    placement: &PodPlacement,
     now: Timestamp,
 ) -> Option<Value> {
-    let conditions = conditions(pod, life);
-    if is_known(pod, life, waiting, &conditions) {
+    let conditions = conditions(pod, lifecycle);
+    if is_reported(pod, lifecycle, waiting, &conditions) {
         return None;
     }
     let mut status = Map::new();
     let mut set = |name: &str, value: Value| status.insert(name.to_owned(), value);
     set("observedGeneration", pod.metadata.generation.into());
-    set("phase", life.phase.as_str().into());
-    if !life.reason.is_empty() {
-        set("reason", (*life.reason).into());
+    set("phase", lifecycle.phase.as_str().into());
+    if !lifecycle.reason.is_empty() {
+        set("reason", (*lifecycle.reason).into());
     }
-    if !life.message.is_empty() {
-        set("message", (*life.message).into());
+    if !lifecycle.message.is_empty() {
+        set("message", (*lifecycle.message).into());
     }
-    let told = conditions.iter().map(|condition| told(condition, pod, now)).collect();
-    set("conditions", Value::Array(told));
-    set("hostIP", (*place.host_ip).into());
-    set("hostIPs", json!([{"ip": place.host_ip}]));
-    set("podIP", (*place.pod_ip).into());
-    set("podIPs", json!([{"ip": place.pod_ip}]));
-    set("startTime", time(place.accepted));
+    let rendered = conditions.iter().map(|condition| rendered(condition, pod, now)).collect();
+    set("conditions", Value::Array(rendered));
+    set("hostIP", (*placement.host_ip).into());
+    set("hostIPs", json!([{"ip": placement.host_ip}]));
+    set("podIP", (*placement.pod_ip).into());
+    set("podIPs", json!([{"ip": placement.pod_ip}]));
+    set("startTime", time(placement.accepted));
     let uid = pod.metadata.uid();
     let statuses = |containers: &[Container], runs: &[Run]| {
         let pairs = containers.iter().zip(runs);
         pairs.map(|(container, run)| container_status(uid, container, run, waiting, pod)).collect()
     };
-    if !life.init_containers.is_empty() {
-        let statuses = statuses(&pod.spec.init_containers, &life.init_containers);
+    if !lifecycle.init_containers.is_empty() {
+        let statuses = statuses(&pod.spec.init_containers, &lifecycle.init_containers);
         set("initContainerStatuses", Value::Array(statuses));
     }
-    set("containerStatuses", Value::Array(statuses(&pod.spec.containers, &life.containers)));
-    if !life.ephemeral_containers.is_empty() {
-        let statuses = statuses(&pod.spec.ephemeral_containers, &life.ephemeral_containers);
+    set("containerStatuses", Value::Array(statuses(&pod.spec.containers, &lifecycle.containers)));
+    if !lifecycle.ephemeral_containers.is_empty() {
+        let statuses = statuses(&pod.spec.ephemeral_containers, &lifecycle.ephemeral_containers);
         set("ephemeralContainerStatuses", Value::Array(statuses));
     }
-    // Should another pod have taken the name, it is not meant.
+    // With the UID, the API server rejects the patch if another pod has taken the name.
     Some(json!({"metadata": {"uid": uid}, "status": status}))
 }
 
-/// A condition to be said.
+/// A condition to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
+struct DesiredCondition {
     r#type: &'static str,
     status: bool,
     reason: &'static str,
     message: String,
 }
 
-impl Said {
+impl DesiredCondition {
     fn yes(r#type: &'static str) -> Self {
         Self { r#type, status: true, reason: "", message: String::new() }
     }
@@ -97,63 +97,63 @@ impl Said {
     }
 }
 
-fn conditions(pod: &Pod, life: &Life) -> [Said; 5] {
-    let containers_ready = containers_ready(pod, life);
-    let sandbox = if life.phase.is_terminal() {
-        Said::no("PodReadyToStartContainers", "", String::new())
+fn conditions(pod: &Pod, lifecycle: &PodLifecycle) -> [DesiredCondition; 5] {
+    let containers_ready = containers_ready(pod, lifecycle);
+    let sandbox = if lifecycle.phase.is_terminal() {
+        DesiredCondition::no("PodReadyToStartContainers", "", String::new())
     } else {
-        Said::yes("PodReadyToStartContainers")
+        DesiredCondition::yes("PodReadyToStartContainers")
     };
     [
         sandbox,
-        initialized(pod, life),
+        initialized(pod, lifecycle),
         ready(pod, &containers_ready),
         containers_ready,
-        Said::yes("PodScheduled"),
+        DesiredCondition::yes("PodScheduled"),
     ]
 }
 
-fn initialized(pod: &Pod, life: &Life) -> Said {
+fn initialized(pod: &Pod, lifecycle: &PodLifecycle) -> DesiredCondition {
     const TYPE: &str = "Initialized";
-    if life.phase == Phase::Succeeded {
-        return Said { reason: "PodCompleted", ..Said::yes(TYPE) };
+    if lifecycle.phase == Phase::Succeeded {
+        return DesiredCondition { reason: "PodCompleted", ..DesiredCondition::yes(TYPE) };
     }
     let has_run = |run: &Run| !matches!(run.state, State::Waiting | State::Lost) || run.last.is_some();
-    if life.containers.iter().any(has_run) {
-        return Said::yes(TYPE);
+    if lifecycle.containers.iter().any(has_run) {
+        return DesiredCondition::yes(TYPE);
     }
-    let lacking = names(&pod.spec.init_containers, &life.init_containers, |container, run| {
+    let lacking = names(&pod.spec.init_containers, &lifecycle.init_containers, |container, run| {
         if is_sidecar(container) { !matches!(run.state, State::Running { .. }) } else { !run.ready }
     });
     if lacking.is_empty() {
-        return Said::yes(TYPE);
+        return DesiredCondition::yes(TYPE);
     }
     let message = format!("containers with incomplete status: [{}]", lacking.join(" "));
-    Said::no(TYPE, "ContainersNotInitialized", message)
+    DesiredCondition::no(TYPE, "ContainersNotInitialized", message)
 }
 
-fn containers_ready(pod: &Pod, life: &Life) -> Said {
+fn containers_ready(pod: &Pod, lifecycle: &PodLifecycle) -> DesiredCondition {
     const TYPE: &str = "ContainersReady";
-    match life.phase {
-        Phase::Succeeded => return Said::no(TYPE, "PodCompleted", String::new()),
-        Phase::Failed => return Said::no(TYPE, "PodFailed", String::new()),
+    match lifecycle.phase {
+        Phase::Succeeded => return DesiredCondition::no(TYPE, "PodCompleted", String::new()),
+        Phase::Failed => return DesiredCondition::no(TYPE, "PodFailed", String::new()),
         Phase::Pending | Phase::Running => {}
     }
-    let mut unready = names(&pod.spec.init_containers, &life.init_containers, |container, run| {
+    let mut unready = names(&pod.spec.init_containers, &lifecycle.init_containers, |container, run| {
         is_sidecar(container) && !run.ready
     });
-    unready.extend(names(&pod.spec.containers, &life.containers, |_, run| !run.ready));
+    unready.extend(names(&pod.spec.containers, &lifecycle.containers, |_, run| !run.ready));
     if unready.is_empty() {
-        return Said::yes(TYPE);
+        return DesiredCondition::yes(TYPE);
     }
     let message = format!("containers with unready status: [{}]", unready.join(" "));
-    Said::no(TYPE, "ContainersNotReady", message)
+    DesiredCondition::no(TYPE, "ContainersNotReady", message)
 }
 
-fn ready(pod: &Pod, containers_ready: &Said) -> Said {
+fn ready(pod: &Pod, containers_ready: &DesiredCondition) -> DesiredCondition {
     const TYPE: &str = "Ready";
     if !containers_ready.status {
-        return Said { r#type: TYPE, ..containers_ready.clone() };
+        return DesiredCondition { r#type: TYPE, ..containers_ready.clone() };
     }
     let mut missing = Vec::new();
     for gate in &pod.spec.readiness_gates {
@@ -169,9 +169,9 @@ fn ready(pod: &Pod, containers_ready: &Said) -> Said {
         }
     }
     if missing.is_empty() {
-        return Said::yes(TYPE);
+        return DesiredCondition::yes(TYPE);
     }
-    Said::no(TYPE, "ReadinessGatesNotReady", missing.join(", "))
+    DesiredCondition::no(TYPE, "ReadinessGatesNotReady", missing.join(", "))
 }
 
 fn names<'a>(
@@ -187,54 +187,61 @@ fn find<'a>(conditions: &'a [Condition], r#type: &str) -> Option<&'a Condition> 
     conditions.iter().find(|condition| *condition.r#type == *r#type)
 }
 
-fn told(said: &Said, pod: &Pod, now: Timestamp) -> Value {
-    let known = find(&pod.status.conditions, said.r#type);
-    let unchanged = known.filter(|known| &*known.status == said.status());
-    let since = unchanged.and_then(|known| known.last_transition_time).unwrap_or(now);
-    let mut told = json!({
-        "type": said.r#type,
-        "status": said.status(),
+fn rendered(desired: &DesiredCondition, pod: &Pod, now: Timestamp) -> Value {
+    let reported = find(&pod.status.conditions, desired.r#type);
+    let unchanged = reported.filter(|reported| &*reported.status == desired.status());
+    let since = unchanged.and_then(|reported| reported.last_transition_time).unwrap_or(now);
+    let mut rendered = json!({
+        "type": desired.r#type,
+        "status": desired.status(),
         "observedGeneration": pod.metadata.generation,
         "lastProbeTime": null,
         "lastTransitionTime": time(since),
     });
     let texts = [
-        ("reason", said.reason, known.map(|known| &known.reason)),
-        ("message", &said.message, known.map(|known| &known.message)),
+        ("reason", desired.reason, reported.map(|reported| &reported.reason)),
+        ("message", &desired.message, reported.map(|reported| &reported.message)),
     ];
     for (name, text, before) in texts {
         if !text.is_empty() {
-            told[name] = text.into();
+            rendered[name] = text.into();
         } else if before.is_some_and(|before| !before.is_empty()) {
-            // Conditions are merged, so what is said no more has to be taken back.
-            told[name] = Value::Null;
+            // Conditions are merged, so fields that are no longer set have to be removed.
+            rendered[name] = Value::Null;
         }
     }
-    told
+    rendered
 }
 
-/// Whether the server says of the pod what is to be said. Times do not count.
-fn is_known(pod: &Pod, life: &Life, waiting: &Waiting<'_>, conditions: &[Said]) -> bool {
+/// True if the reported status is up to date. Times are not compared.
+fn is_reported(
+    pod: &Pod,
+    lifecycle: &PodLifecycle,
+    waiting: &Waiting<'_>,
+    conditions: &[DesiredCondition],
+) -> bool {
     let status = &pod.status;
-    let is_said = |said: &Said| {
-        let known = find(&status.conditions, said.r#type);
-        known.is_some_and(|known| {
-            (&*known.status, &*known.reason, &*known.message) == (said.status(), said.reason, &*said.message)
+    let is_condition_reported = |desired: &DesiredCondition| {
+        let reported = find(&status.conditions, desired.r#type);
+        reported.is_some_and(|reported| {
+            (&*reported.status, &*reported.reason, &*reported.message)
+                == (desired.status(), desired.reason, &*desired.message)
         })
     };
-    let same = |known: &[ContainerStatus], runs: &[Run]| {
-        known.len() == runs.len() && known.iter().zip(runs).all(|(known, run)| is_same(known, run, waiting))
+    let same = |reported: &[ContainerStatus], runs: &[Run]| {
+        reported.len() == runs.len()
+            && reported.iter().zip(runs).all(|(reported, run)| is_same(reported, run, waiting))
     };
-    status.phase == life.phase
+    status.phase == lifecycle.phase
         && status.start_time.is_some()
         && status.observed_generation == pod.metadata.generation
-        && conditions.iter().all(is_said)
-        && same(&status.init_container_statuses, &life.init_containers)
-        && same(&status.container_statuses, &life.containers)
-        && same(&status.ephemeral_container_statuses, &life.ephemeral_containers)
+        && conditions.iter().all(is_condition_reported)
+        && same(&status.init_container_statuses, &lifecycle.init_containers)
+        && same(&status.container_statuses, &lifecycle.containers)
+        && same(&status.ephemeral_container_statuses, &lifecycle.ephemeral_containers)
 }
 
-/// A time as the API writes it.
+/// A timestamp in the format of the API.
 pub(super) fn time(at: Timestamp) -> Value {
     Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string().into()
 }
@@ -252,8 +259,8 @@ mod tests {
         Timestamp::from_millis(seconds * 1000)
     }
 
-    fn place() -> Place {
-        Place { host_ip: "10.192.0.1".into(), pod_ip: "10.128.0.1".into(), accepted: at(10) }
+    fn placement() -> PodPlacement {
+        PodPlacement { host_ip: "10.192.0.1".into(), pod_ip: "10.128.0.1".into(), accepted: at(10) }
     }
 
     fn pod(annotations: &Value, spec: &Value, status: &Value) -> Pod {
@@ -263,10 +270,10 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
     }
 
-    fn said(pod: &Pod, now: u64) -> Option<Value> {
+    fn desired(pod: &Pod, now: u64) -> Option<Value> {
         let rules = PodRules::of(pod, &Labels::default()).unwrap();
-        let life = Life::at(pod, &rules, at(10), at(now));
-        patch(pod, &life, &CREATING, &place(), at(now)).map(|mut patch| patch["status"].take())
+        let lifecycle = PodLifecycle::at(pod, &rules, at(10), at(now));
+        patch(pod, &lifecycle, &CREATING, &placement(), at(now)).map(|mut patch| patch["status"].take())
     }
 
     fn one_container() -> Value {
@@ -276,8 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn a_running_pod_is_told_as_a_kubelet_does() {
-        let status = said(&pod(&json!({}), &one_container(), &json!({})), 12).unwrap();
+    fn running_pod_is_reported_as_by_a_kubelet() {
+        let status = desired(&pod(&json!({}), &one_container(), &json!({})), 12).unwrap();
         assert_eq!(status["phase"], "Running");
         assert_eq!(status["startTime"], "1970-01-01T00:00:10Z");
         assert_eq!((&status["podIP"], &status["hostIP"]), (&json!("10.128.0.1"), &json!("10.192.0.1")));
@@ -297,32 +304,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_told_again() {
+    fn unchanged_status_is_not_written_again() {
         let first = pod(&json!({}), &one_container(), &json!({}));
-        let status = said(&first, 12).unwrap();
-        assert_eq!(said(&pod(&json!({}), &one_container(), &status), 500), None);
+        let status = desired(&first, 12).unwrap();
+        assert_eq!(desired(&pod(&json!({}), &one_container(), &status), 500), None);
         let mut spoilt = status;
         spoilt["containerStatuses"][0]["ready"] = false.into();
-        assert!(said(&pod(&json!({}), &one_container(), &spoilt), 500).is_some());
+        assert!(desired(&pod(&json!({}), &one_container(), &spoilt), 500).is_some());
     }
 
     #[test]
-    fn what_is_not_ready_is_named_and_keeps_its_time() {
+    fn unready_container_is_named_and_conditions_keep_their_time() {
         let unready = json!({"fake.coracle.dev/ready": "false"});
-        let status = said(&pod(&unready, &one_container(), &json!({})), 12).unwrap();
+        let status = desired(&pod(&unready, &one_container(), &json!({})), 12).unwrap();
         let ready = &status["conditions"][2];
         assert_eq!(ready["reason"], "ContainersNotReady");
         assert_eq!(ready["message"], "containers with unready status: [c]");
-        let again = said(&pod(&json!({}), &one_container(), &status), 40).unwrap();
-        assert_eq!(again["conditions"][1]["lastTransitionTime"], "1970-01-01T00:00:12Z", "was true before");
+        let again = desired(&pod(&json!({}), &one_container(), &status), 40).unwrap();
+        assert_eq!(
+            again["conditions"][1]["lastTransitionTime"], "1970-01-01T00:00:12Z",
+            "the condition was true before"
+        );
         assert_eq!(again["conditions"][2]["lastTransitionTime"], "1970-01-01T00:00:40Z");
     }
 
     #[test]
-    fn gates_hold_readiness_back() {
+    fn readiness_gate_prevents_readiness() {
         let mut spec = one_container();
         spec["readinessGates"] = json!([{"conditionType": "example.org/gate"}]);
-        let status = said(&pod(&json!({}), &spec, &json!({})), 12).unwrap();
+        let status = desired(&pod(&json!({}), &spec, &json!({})), 12).unwrap();
         assert_eq!(status["conditions"][2]["reason"], "ReadinessGatesNotReady");
         assert_eq!(
             status["conditions"][2]["message"],
@@ -332,11 +342,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_ended_says_how() {
+    fn ended_pod_reports_exit_code_and_reason() {
         let mut spec = one_container();
         spec["restartPolicy"] = "Never".into();
         let rules = json!({"fake.coracle.dev/finish-after": "1s", "fake.coracle.dev/exit-code": "3"});
-        let status = said(&pod(&rules, &spec, &json!({})), 12).unwrap();
+        let status = desired(&pod(&rules, &spec, &json!({})), 12).unwrap();
         assert_eq!(
             (&status["phase"], &status["conditions"][2]["reason"]),
             (&json!("Failed"), &json!("PodFailed"))
@@ -347,9 +357,9 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_loop_says_how_long_it_waits() {
+    fn crash_loop_reports_its_backoff() {
         let rules = json!({"fake.coracle.dev/finish-after": "0", "fake.coracle.dev/exit-code": "1"});
-        let status = said(&pod(&rules, &one_container(), &json!({})), 11).unwrap();
+        let status = desired(&pod(&rules, &one_container(), &json!({})), 11).unwrap();
         let container = &status["containerStatuses"][0];
         assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What the pods of simulated nodes use: as much as their rules say, or a share of what they ask for.
+//! Resource usage of pods on simulated nodes: set by rules, or a share of the requests.
 
 use std::sync::Arc;
 
@@ -7,50 +7,51 @@ use coracle_runtime::informer::Labels;
 use coracle_runtime::{ClusterId, Informer, ObjectKey};
 
 use super::pods::BY_NODE;
-use super::rules::Found;
+use super::rules::RuleLookup;
 use super::view::{Container, Node, Phase, Pod};
 
-/// What a container uses of what it asks for, if nothing is said: percent.
+/// Default usage of a container, in percent of its requests.
 const USUAL_PERCENT: i128 = 50;
 
-/// What a container uses that asks for nothing: a thousandth of a processor, and 16 MiB.
+/// Usage of a container without requests: a thousandth of a CPU, and 16 MiB.
 const IDLE_NANOCORES: i128 = 1_000_000;
 const IDLE_BYTES: i128 = 16 << 20;
 
-/// What somebody uses.
+/// CPU and memory usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
-    /// Billionths of a processor.
+    /// CPU in nanocores.
     pub cpu_nanocores: u64,
-    /// Bytes.
+    /// Memory in bytes.
     pub memory_bytes: u64,
 }
 
-/// What a node uses.
+/// Usage of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeUsage {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its labels.
+    /// The labels.
     pub labels: Labels,
-    /// How much.
+    /// The usage.
     pub amounts: Amounts,
 }
 
-/// What the running containers of a pod use.
+/// Usage of the running containers of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUsage {
-    /// Where it is.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its labels.
+    /// The labels.
     pub labels: Labels,
-    /// How much, by container.
+    /// The usage by container.
     pub containers: Vec<(String, Amounts)>,
 }
 
-/// What simulated nodes measure. Nothing is kept: it follows from what is there. Cheap to clone.
+/// Usage source of simulated nodes. Stateless: it computes usage from the informers' caches. Cheap to
+/// clone.
 #[derive(Clone)]
 pub struct FakeUsage {
     pub(super) nodes: Informer<Node>,
@@ -58,13 +59,13 @@ pub struct FakeUsage {
 }
 
 impl FakeUsage {
-    /// What the nodes of a cluster use: what their pods do.
+    /// The usage of the nodes of a cluster: the sum over their pods.
     pub fn nodes(&self, cluster: &ClusterId) -> Vec<NodeUsage> {
         let nodes = self.nodes.store().in_cluster(cluster);
         nodes.iter().filter(|node| node.is_alive()).map(|node| self.of_node(cluster, node)).collect()
     }
 
-    /// What the pods of a cluster use; those of all namespaces if it is empty.
+    /// The usage of the pods of a namespace; of all namespaces if it is empty.
     pub fn pods(&self, cluster: &ClusterId, namespace: &str) -> Vec<PodUsage> {
         let store = self.pods.store();
         let pods = if namespace.is_empty() {
@@ -75,7 +76,7 @@ impl FakeUsage {
         pods.iter().filter_map(|pod| self.of_pod(cluster, pod)).collect()
     }
 
-    /// What one pod uses.
+    /// The usage of one pod.
     pub fn pod(&self, cluster: &ClusterId, namespace: &str, name: &str) -> Option<PodUsage> {
         let key = ObjectKey::namespaced(cluster.clone(), namespace, name);
         self.of_pod(cluster, &*self.pods.store().get(&key)?)
@@ -91,7 +92,7 @@ impl FakeUsage {
         NodeUsage { name: node.metadata.name().to_owned(), labels: node.metadata.labels.clone(), amounts }
     }
 
-    /// None if its node measures nothing, or there is nothing to measure.
+    /// None if its node is not simulated or stopped its heartbeat, or no container runs.
     fn of_pod(&self, cluster: &ClusterId, pod: &Pod) -> Option<PodUsage> {
         let node = ObjectKey::cluster_wide(cluster.clone(), &*pod.spec.node_name);
         let node: Arc<Node> = self.nodes.store().get(&node).filter(|node| node.is_alive())?;
@@ -106,21 +107,21 @@ impl FakeUsage {
     }
 }
 
-/// What the containers of a pod use that run.
+/// The usage of the running containers of a pod.
 fn containers(pod: &Pod, node: &Labels) -> Vec<(String, Amounts)> {
     if pod.status.phase != Phase::Running {
         return Vec::new();
     }
-    let rules = Found::new(pod, node);
+    let rules = RuleLookup::new(pod, node);
     let is_running = |container: &&Container| {
-        let known = pod.status.container_statuses.iter().find(|known| known.name == container.name);
-        known.is_some_and(|known| known.state.running.is_some())
+        let status = pod.status.container_statuses.iter().find(|status| status.name == container.name);
+        status.is_some_and(|status| status.state.running.is_some())
     };
     let running = pod.spec.containers.iter().filter(is_running);
     running.map(|container| (container.name.to_string(), amounts(container, &rules))).collect()
 }
 
-fn amounts(container: &Container, rules: &Found<'_>) -> Amounts {
+fn amounts(container: &Container, rules: &RuleLookup<'_>) -> Amounts {
     let of = |rule: &str, resource: &str, scale: Scale, idle: i128| {
         let requested = container.resources.requests.get(resource).and_then(|text| scaled(text, scale));
         let usual = requested.map_or(idle, |requested| requested * USUAL_PERCENT / 100);
@@ -133,7 +134,7 @@ fn amounts(container: &Container, rules: &Found<'_>) -> Amounts {
     }
 }
 
-/// `250m`, or `80%` of what was asked for.
+/// Parses `250m`, or `80%` of the request.
 fn amount(rule: &str, requested: Option<i128>, scale: Scale) -> Option<i128> {
     match rule.strip_suffix('%') {
         Some(percent) => Some(requested? * percent.parse::<i128>().ok()? / 100),
@@ -174,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn containers_use_a_share_of_what_they_ask_for() {
+    fn container_uses_a_share_of_its_requests() {
         let used = used(json!({}), json!({"cpu": "200m", "memory": "1Gi"}));
         let idle = amounts(1_000_000, 16 << 20);
         assert_eq!(used, [("a".into(), amounts(100_000_000, 1 << 29)), ("b".into(), idle)]);
     }
 
     #[test]
-    fn rules_say_what_they_use() {
+    fn usage_rules_override_the_default() {
         let rules = json!({
             "fake.coracle.dev/usage-cpu": "90%",
             "fake.coracle.dev/usage-memory": "100Mi",

@@ -1,10 +1,10 @@
-//! What is known of pods and nodes: what decides what they do, and what was said of them already.
+//! Cached representations of pods and nodes: spec fields that determine their behaviour, and the reported
+//! status.
 
 use coracle_base::Timestamp;
 use coracle_runtime::informer::{Labels, Metadata, ObjectMetadata, View, timestamp};
 use serde::{Deserialize, Deserializer};
 
-/// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Pod {
@@ -26,7 +26,6 @@ pub(super) struct PodSpec {
     pub(super) readiness_gates: Box<[ReadinessGate]>,
 }
 
-/// When containers that ended are started again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) enum RestartPolicy {
     #[default]
@@ -42,7 +41,7 @@ pub(super) struct Container {
     pub(super) image: Box<str>,
     pub(super) command: Box<[Box<str>]>,
     pub(super) args: Box<[Box<str>]>,
-    /// Of its own, as sidecars have.
+    /// Set for sidecars only.
     pub(super) restart_policy: Option<RestartPolicy>,
     pub(super) resources: Resources,
     pub(super) volume_mounts: Box<[VolumeMount]>,
@@ -69,7 +68,6 @@ pub(super) struct ReadinessGate {
     pub(super) condition_type: Box<str>,
 }
 
-/// Where a pod is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) enum Phase {
     Running,
@@ -164,7 +162,7 @@ pub(super) struct Terminated {
 }
 
 impl ContainerState {
-    /// When the container that runs or has terminated was started.
+    /// Start time of a container that runs or has terminated.
     pub(super) fn started_at(&self) -> Option<Timestamp> {
         let running = self.running.as_ref().and_then(|running| running.started_at);
         running.or_else(|| self.terminated.as_ref().and_then(|terminated| terminated.started_at))
@@ -177,7 +175,6 @@ impl View for Pod {
     }
 }
 
-/// A node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Node {
@@ -207,17 +204,17 @@ impl View for Node {
 }
 
 impl Node {
-    /// Whether it is one of ours.
+    /// True if the node is simulated.
     pub(super) fn is_fake(&self) -> bool {
         self.metadata.annotations.get(super::NODE) == Some("true")
     }
 
-    /// Whether it is ours and gives signs of life: it has power, so to say.
+    /// True if the node is simulated and its heartbeat is not stopped.
     pub(super) fn is_alive(&self) -> bool {
         self.is_fake() && self.metadata.annotations.get("fake.coracle.dev/heartbeat") != Some("stopped")
     }
 
-    /// How it is reached from within the cluster.
+    /// Address of the node within the cluster.
     pub(super) fn internal_ip(&self) -> Option<&str> {
         let internal = self.status.addresses.iter().find(|address| &*address.r#type == "InternalIP");
         internal.map(|address| &*address.address)

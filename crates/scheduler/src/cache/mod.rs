@@ -1,11 +1,13 @@
-//! What is known of nodes and the pods on them, and what follows from it, kept up to date with each change.
+//! The scheduler's cache: nodes, the pods on them, and the indexes derived from both, updated with each
+//! change.
 //!
-//! Only the scheduler's own task has it, so a decision is made on it as it is: nothing has to be copied
-//! first, and what a decision costs does not grow with what it is not about.
+//! Only the scheduler's own task accesses it, so a scheduling cycle reads it directly: unlike
+//! kube-scheduler there is no snapshot to copy first, and a decision costs only as much as the data it
+//! looks at.
 
-mod matches;
 mod node_info;
 mod order;
+mod selection_counts;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -14,64 +16,62 @@ mod topology;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub(crate) use matches::{Matches, Namespaces, Question};
-pub(crate) use node_info::collide;
+pub(crate) use node_info::ports_conflict;
 pub use node_info::{NodeIndex, NodeInfo};
-pub(crate) use terms::{Said, TermIndex};
+pub(crate) use selection_counts::{Namespaces, PodSelection, SelectionCounts};
+pub(crate) use terms::{TermIndex, TermWeights};
 pub(crate) use topology::{ColumnId, Topology, ValueId};
 
 use crate::view::{Node, Pod};
-use terms::Place;
+use terms::PodLocation;
 
-/// A pod that has a node.
 #[derive(Debug)]
-struct Placed {
+struct CachedPod {
     pod: Arc<Pod>,
     index: NodeIndex,
-    /// It was decided here, and the server has not told of it yet.
+    /// True if this scheduler placed the pod and the API server has not confirmed it yet.
     assumed: bool,
 }
 
-/// The nodes of a cluster and their pods.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     nodes: Vec<NodeInfo>,
-    vacant: Vec<NodeIndex>,
+    free_slots: Vec<NodeIndex>,
     by_name: HashMap<Box<str>, NodeIndex>,
-    /// In which order nodes are looked at; none if it has to be worked out again.
+    /// Order in which nodes are examined; none if it has to be recomputed.
     order: Option<Vec<NodeIndex>>,
-    pods: HashMap<Box<str>, Placed>,
+    pods: HashMap<Box<str>, CachedPod>,
     topology: Topology,
-    matches: Matches,
+    selection_counts: SelectionCounts,
     terms: TermIndex,
-    /// Where each image is, and how large.
+    /// Nodes that have each image, and its size there.
     images: HashMap<Box<str>, HashMap<NodeIndex, i64>>,
-    /// How many pods use each claim, by namespace and name.
+    /// Number of pods that use each PersistentVolumeClaim, by namespace and name.
     claims: HashMap<(Box<str>, Box<str>), usize>,
-    /// How many nodes are there, and how many pods are on one only because that was decided here.
-    known_nodes: usize,
+    /// Number of nodes.
+    node_count: usize,
     assumed: usize,
 }
 
-/// What became of a pod the server told of.
+/// Relation of a pod from a watch event to the cached one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// It was not known to have a node.
-    New,
-    /// It was decided here and is true now.
+pub(crate) enum SetPodOutcome {
+    /// The pod was not in the cache.
+    Added,
+    /// The pod was assumed here; the API server now confirms it.
     Confirmed,
-    /// It was known.
-    Known,
+    /// The pod was already in the cache.
+    Updated,
 }
 
 impl Cache {
-    /// All nodes, in the order in which they are looked at.
+    /// All nodes, in the order in which they are examined.
     pub(crate) fn order(&mut self) -> &[NodeIndex] {
-        self.order.get_or_insert_with(|| order::by_turns(&self.nodes))
+        self.order.get_or_insert_with(|| order::round_robin(&self.nodes))
     }
 
-    /// The same, as it was last worked out.
-    pub(crate) fn known_order(&self) -> &[NodeIndex] {
+    /// The order last computed by [`Self::order`], without recomputing it.
+    pub(crate) fn cached_order(&self) -> &[NodeIndex] {
         self.order.as_deref().unwrap_or(&[])
     }
 
@@ -79,7 +79,7 @@ impl Cache {
         &self.nodes[index.slot()]
     }
 
-    /// Where a node stands, if it is there.
+    /// The entry of a node, if the node exists.
     pub(crate) fn find(&self, name: &str) -> Option<&NodeInfo> {
         let info = self.info(*self.by_name.get(name)?);
         info.node.is_some().then_some(info)
@@ -89,138 +89,136 @@ impl Cache {
         &self.topology
     }
 
-    pub(crate) fn matches(&self) -> &Matches {
-        &self.matches
+    pub(crate) fn selection_counts(&self) -> &SelectionCounts {
+        &self.selection_counts
     }
 
     pub(crate) fn terms(&self) -> &TermIndex {
         &self.terms
     }
 
-    /// On which nodes an image is, and how large it is there.
+    /// Nodes that have an image, and its size there.
     pub(crate) fn image(&self, name: &str) -> Option<&HashMap<NodeIndex, i64>> {
         self.images.get(name)
     }
 
-    /// Whether a pod that has a node uses this claim.
+    /// True if a pod that is assigned to a node uses this claim.
     pub(crate) fn is_claim_used(&self, namespace: &str, name: &str) -> bool {
-        // Only pods with claims of one pod at a time ask, so the copy does not matter.
+        // Called only for pods with ReadWriteOncePod claims, so the copy does not matter.
         self.claims.contains_key(&(namespace.into(), name.into()))
     }
 
-    /// Makes sure that the values of a label are known.
+    /// Indexes a node label if it is not indexed yet.
     pub(crate) fn ensure_column(&mut self, key: &str) -> ColumnId {
         self.topology.ensure(key, &self.nodes)
     }
 
-    /// Makes sure that a question is answered.
-    pub(crate) fn ensure_answer(&mut self, question: &Question) {
-        self.matches.ensure(question, &self.nodes);
+    /// Counts the pods a selection matches if they are not counted yet.
+    pub(crate) fn ensure_counts(&mut self, selection: &PodSelection) {
+        self.selection_counts.ensure(selection, &self.nodes);
     }
 
-    /// What is known of a pod that has a node.
+    /// The cached pod, if it is assigned to a node.
     pub(crate) fn pod(&self, uid: &str) -> Option<&Arc<Pod>> {
-        self.pods.get(uid).map(|placed| &placed.pod)
+        self.pods.get(uid).map(|cached| &cached.pod)
     }
 
-    /// Whether where a pod runs was decided here and is not true yet.
+    /// True if the pod was assumed here and the API server has not confirmed it yet.
     pub(crate) fn is_assumed(&self, uid: &str) -> bool {
-        self.pods.get(uid).is_some_and(|placed| placed.assumed)
+        self.pods.get(uid).is_some_and(|cached| cached.assumed)
     }
 
-    /// How many nodes there are, how many pods on them, and how many of those were put there here and are not
-    /// true yet.
+    /// The number of nodes, of pods on them, and of those pods the number that are only assumed.
     pub(crate) fn size(&self) -> [usize; 3] {
-        [self.known_nodes, self.pods.len(), self.assumed]
+        [self.node_count, self.pods.len(), self.assumed]
     }
 
-    /// Whether there are neither nodes nor pods.
+    /// True if there are neither nodes nor pods.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_name.is_empty() && self.pods.is_empty()
     }
 
-    /// Notes a node as it is now.
+    /// Adds or updates a node.
     pub(crate) fn set_node(&mut self, node: &Arc<Node>) {
-        let index = self.place_of(&node.metadata.name);
+        let index = self.slot_of(&node.metadata.name);
         let old = self.nodes[index.slot()].node.clone();
-        if order::has_moved(old.as_deref(), Some(node)) {
+        if order::zone_changed(old.as_deref(), Some(node)) {
             self.order = None;
         }
         if old.as_ref().is_none_or(|old| old.labels != node.labels) {
             self.relabel(index, Some(node));
         }
         self.set_images(index, old.as_deref(), Some(node));
-        self.known_nodes += usize::from(old.is_none());
+        self.node_count += usize::from(old.is_none());
         self.nodes[index.slot()].node = Some(Arc::clone(node));
     }
 
-    /// Notes that a node is gone. Its pods are told of one by one.
+    /// Removes a node. Its pods stay until their own delete events.
     pub(crate) fn remove_node(&mut self, name: &str) {
         let Some(index) = self.by_name.get(name).copied() else { return };
         let old = self.nodes[index.slot()].node.clone();
         self.relabel(index, None);
         self.set_images(index, old.as_deref(), None);
         self.nodes[index.slot()].node = None;
-        self.known_nodes -= usize::from(old.is_some());
+        self.node_count -= usize::from(old.is_some());
         self.order = None;
-        self.vacate(name, index);
+        self.free_slot(name, index);
     }
 
-    /// Notes a pod that has a node, as the server has it.
-    pub(crate) fn set_pod(&mut self, pod: &Arc<Pod>) -> Told {
+    /// Adds or updates an assigned pod as read from the API server.
+    pub(crate) fn set_pod(&mut self, pod: &Arc<Pod>) -> SetPodOutcome {
         let Some(known) = self.pods.get_mut(&pod.metadata.uid) else {
-            self.place(Arc::clone(pod), false);
-            return Told::New;
+            self.insert_pod(Arc::clone(pod), false);
+            return SetPodOutcome::Added;
         };
         let was_assumed = std::mem::take(&mut known.assumed);
         self.assumed -= usize::from(was_assumed);
-        if counts_the_same(&known.pod, pod) {
+        if has_same_counts(&known.pod, pod) {
             known.pod = Arc::clone(pod);
             let index = known.index;
             self.nodes[index.slot()].swap(pod);
         } else {
-            self.take_away(&pod.metadata.uid);
-            self.place(Arc::clone(pod), false);
+            self.remove_cached(&pod.metadata.uid);
+            self.insert_pod(Arc::clone(pod), false);
         }
-        if was_assumed { Told::Confirmed } else { Told::Known }
+        if was_assumed { SetPodOutcome::Confirmed } else { SetPodOutcome::Updated }
     }
 
-    /// Notes a decision that the server does not know of yet.
+    /// Adds a pod to its chosen node before the API server confirms the binding.
     pub(crate) fn assume(&mut self, pod: Arc<Pod>) {
-        self.take_away(&pod.metadata.uid);
-        self.place(pod, true);
+        self.remove_cached(&pod.metadata.uid);
+        self.insert_pod(pod, true);
     }
 
-    /// Takes a decision back, unless the server has made it true.
+    /// Removes an assumed pod, unless the API server has confirmed it.
     pub(crate) fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        if self.is_assumed(uid) { self.take_away(uid) } else { None }
+        if self.is_assumed(uid) { self.remove_cached(uid) } else { None }
     }
 
-    /// Notes that a pod is gone.
     pub(crate) fn remove_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        self.take_away(uid)
+        self.remove_cached(uid)
     }
 
-    fn place(&mut self, pod: Arc<Pod>, assumed: bool) {
-        let index = self.place_of(&pod.node_name);
-        let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
-        self.terms.add(place, &pod);
-        self.matches.add(index, &pod);
+    fn insert_pod(&mut self, pod: Arc<Pod>, assumed: bool) {
+        let index = self.slot_of(&pod.node_name);
+        let location = PodLocation { topology: &mut self.topology, nodes: &self.nodes, index };
+        self.terms.add(location, &pod);
+        self.selection_counts.add(index, &pod);
         for claim in pod.volumes.iter().filter_map(|volume| volume.claim_name()) {
             *self.claims.entry((pod.namespace().into(), claim.into())).or_default() += 1;
         }
         self.nodes[index.slot()].add(Arc::clone(&pod));
         self.assumed += usize::from(assumed);
-        self.pods.insert(pod.metadata.uid.clone(), Placed { pod, index, assumed });
+        self.pods.insert(pod.metadata.uid.clone(), CachedPod { pod, index, assumed });
     }
 
-    fn take_away(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        let Placed { pod, index, assumed } = self.pods.remove(uid)?;
+    fn remove_cached(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        let CachedPod { pod, index, assumed } = self.pods.remove(uid)?;
         self.assumed -= usize::from(assumed);
         self.nodes[index.slot()].remove(uid);
-        let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
-        self.terms.remove(place, &pod);
-        self.matches.remove(index, &pod);
+        let location = PodLocation { topology: &mut self.topology, nodes: &self.nodes, index };
+        self.terms.remove(location, &pod);
+        self.selection_counts.remove(index, &pod);
         for claim in pod.volumes.iter().filter_map(|volume| volume.claim_name()) {
             let key = (pod.namespace().into(), claim.into());
             if let Some(users) = self.claims.get_mut(&key) {
@@ -230,16 +228,16 @@ impl Cache {
                 }
             }
         }
-        self.vacate(&pod.node_name, index);
+        self.free_slot(&pod.node_name, index);
         Some(pod)
     }
 
-    /// Where a node stands, or would.
-    fn place_of(&mut self, name: &str) -> NodeIndex {
+    /// The slot of a node; allocates one if there is none.
+    fn slot_of(&mut self, name: &str) -> NodeIndex {
         if let Some(index) = self.by_name.get(name) {
             return *index;
         }
-        let index = self.vacant.pop().unwrap_or_else(|| {
+        let index = self.free_slots.pop().unwrap_or_else(|| {
             let index = NodeIndex::new(self.nodes.len());
             self.nodes.push(NodeInfo::new(index));
             index
@@ -248,29 +246,30 @@ impl Cache {
         index
     }
 
-    /// Gives the place of a node to the next one if nothing is left of it.
-    fn vacate(&mut self, name: &str, index: NodeIndex) {
+    /// Frees the slot of a node that neither exists nor has pods.
+    fn free_slot(&mut self, name: &str, index: NodeIndex) {
         let info = &mut self.nodes[index.slot()];
-        if info.is_vacant() {
+        if info.is_empty() {
             *info = NodeInfo::new(index);
             self.by_name.remove(name);
-            self.vacant.push(index);
+            self.free_slots.push(index);
         }
     }
 
-    /// What pods say is counted by the labels of their node, so it is counted anew when those change.
+    /// Replaces the labels of a node. Affinity terms are counted by topology value, so the terms of its
+    /// pods are recounted.
     fn relabel(&mut self, index: NodeIndex, node: Option<&Arc<Node>>) {
         let pods = self.nodes[index.slot()].pods.clone();
         for pod in &pods {
-            let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
-            self.terms.remove(place, pod);
+            let location = PodLocation { topology: &mut self.topology, nodes: &self.nodes, index };
+            self.terms.remove(location, pod);
         }
-        // Columns that are made for terms below look at the node itself.
+        // Columns created for terms below read the labels of the node itself.
         self.nodes[index.slot()].node = node.cloned();
         self.topology.set_node(index, node.map(|node| &**node));
         for pod in &pods {
-            let place = Place { topology: &mut self.topology, nodes: &self.nodes, index };
-            self.terms.add(place, pod);
+            let location = PodLocation { topology: &mut self.topology, nodes: &self.nodes, index };
+            self.terms.add(location, pod);
         }
     }
 
@@ -293,8 +292,8 @@ impl Cache {
     }
 }
 
-/// Whether a pod counts as it did before, so that only the newer version is to be kept.
-fn counts_the_same(old: &Pod, new: &Pod) -> bool {
+/// True if the new version of a pod changes no count, so that replacing the cached object is enough.
+fn has_same_counts(old: &Pod, new: &Pod) -> bool {
     old.node_name == new.node_name
         && old.labels == new.labels
         && old.requests == new.requests

@@ -1,5 +1,5 @@
-//! In which order nodes are looked at: one of each zone after the other, so that the first nodes that fit
-//! are not all in one.
+//! Order in which nodes are examined: round-robin over zones, so that the first feasible nodes are not all
+//! in one zone.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::cache::node_info::{NodeIndex, NodeInfo};
 use crate::view::Node;
 use crate::view::node::{REGION, ZONE};
 
-/// All nodes there are, in order.
-pub(super) fn by_turns(nodes: &[NodeInfo]) -> Vec<NodeIndex> {
+/// All existing nodes, round-robin over zones.
+pub(super) fn round_robin(nodes: &[NodeInfo]) -> Vec<NodeIndex> {
     let mut zones: BTreeMap<(&str, &str), Vec<NodeIndex>> = BTreeMap::new();
     for info in nodes {
         if let Some(node) = &info.node {
@@ -16,16 +16,16 @@ pub(super) fn by_turns(nodes: &[NodeInfo]) -> Vec<NodeIndex> {
         }
     }
     let longest = zones.values().map(Vec::len).max().unwrap_or(0);
-    let turn = |turn: usize| zones.values().filter_map(move |zone| zone.get(turn).copied());
-    (0..longest).flat_map(turn).collect()
+    let round = |round: usize| zones.values().filter_map(move |zone| zone.get(round).copied());
+    (0..longest).flat_map(round).collect()
 }
 
 fn zone_of(node: &Node) -> (&str, &str) {
     (node.labels.get(REGION).unwrap_or(""), node.labels.get(ZONE).unwrap_or(""))
 }
 
-/// Whether a node counts as of another zone than before.
-pub(super) fn has_moved(old: Option<&Node>, new: Option<&Node>) -> bool {
+/// True if the zone or region of a node changed.
+pub(super) fn zone_changed(old: Option<&Node>, new: Option<&Node>) -> bool {
     old.map(zone_of) != new.map(zone_of)
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_take_turns() {
+    fn nodes_are_ordered_round_robin_over_zones() {
         let zones = ["a", "a", "a", "b", "c", "c"];
         let node = |(slot, zone): (usize, &&str)| {
             let node = Node { labels: [(ZONE, *zone)].into_iter().collect(), ..Node::default() };
@@ -44,7 +44,7 @@ mod tests {
         };
         let mut nodes: Vec<_> = zones.iter().enumerate().map(node).collect();
         nodes.push(NodeInfo::new(NodeIndex::new(6)));
-        let order: Vec<_> = by_turns(&nodes).into_iter().map(|index| zones[index.slot()]).collect();
+        let order: Vec<_> = round_robin(&nodes).into_iter().map(|index| zones[index.slot()]).collect();
         assert_eq!(order, ["a", "b", "c", "a", "c", "a"]);
     }
 }

@@ -1,7 +1,8 @@
-//! What the pods that are there say about others, counted by where they are.
+//! Affinity and anti-affinity terms of existing pods, with the number of pods that have them per topology
+//! value.
 //!
-//! Pods of one workload say the same, so there are few different terms even where there are many pods. Each
-//! is compared once with a pod that is to be scheduled, however many pods say it.
+//! Pods of one workload have the same terms, so there are few distinct terms even with many pods. Each
+//! distinct term is matched against an incoming pod once, regardless of the number of pods that have it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use crate::cache::node_info::{NodeIndex, NodeInfo};
 use crate::cache::topology::{ColumnId, Topology, ValueId};
 use crate::view::{Pod, Term};
 
-/// How much is said at each value of the term's label.
+/// Sum of a term's weights at each value of its topology key.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct TermWeights {
     pub(crate) column: ColumnId,
     by_value: Vec<i64>,
-    /// How many times pods say it, wherever they are.
-    speakers: usize,
+    /// Number of pods that have the term, on any node.
+    pods: usize,
 }
 
-impl Said {
-    /// How much is said where a label has this value.
+impl TermWeights {
+    /// Sum of the weights at a value of the topology key.
     pub(crate) fn at(&self, value: ValueId) -> i64 {
         self.by_value.get(value.slot()).copied().unwrap_or(0)
     }
@@ -34,78 +35,78 @@ impl Said {
     }
 }
 
-/// Terms of one sort.
+/// Distinct terms of one type.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
-    said: HashMap<Arc<Term>, Said>,
+    by_term: HashMap<Arc<Term>, TermWeights>,
 }
 
 impl Terms {
-    /// Every term, and where it is said.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Term, &Said)> {
-        self.said.iter().map(|(term, said)| (&**term, said))
+    /// Every term with its weights.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Term, &TermWeights)> {
+        self.by_term.iter().map(|(term, weights)| (&**term, weights))
     }
 
-    fn add(&mut self, place: &mut Place<'_>, term: &Arc<Term>, weight: i64) {
-        let said = self.said.entry(Arc::clone(term)).or_insert_with(|| {
-            let column = place.topology.hold(&term.topology_key, place.nodes);
-            Said { column, by_value: Vec::new(), speakers: 0 }
+    fn add(&mut self, location: &mut PodLocation<'_>, term: &Arc<Term>, weight: i64) {
+        let weights = self.by_term.entry(Arc::clone(term)).or_insert_with(|| {
+            let column = location.topology.retain(&term.topology_key, location.nodes);
+            TermWeights { column, by_value: Vec::new(), pods: 0 }
         });
-        said.speakers += 1;
-        said.change(place.topology.value(said.column, place.index), weight);
+        weights.pods += 1;
+        weights.change(location.topology.value(weights.column, location.index), weight);
     }
 
-    fn remove(&mut self, place: &mut Place<'_>, term: &Arc<Term>, weight: i64) {
-        let Some(said) = self.said.get_mut(term) else { return };
-        said.change(place.topology.value(said.column, place.index), -weight);
-        said.speakers -= 1;
-        if said.speakers == 0 {
-            place.topology.release(said.column);
-            self.said.remove(term);
+    fn remove(&mut self, location: &mut PodLocation<'_>, term: &Arc<Term>, weight: i64) {
+        let Some(weights) = self.by_term.get_mut(term) else { return };
+        weights.change(location.topology.value(weights.column, location.index), -weight);
+        weights.pods -= 1;
+        if weights.pods == 0 {
+            location.topology.release(weights.column);
+            self.by_term.remove(term);
         }
     }
 }
 
-/// Where a pod is.
-pub(super) struct Place<'a> {
+/// The node whose pod is counted, and the topology it is in.
+pub(super) struct PodLocation<'a> {
     pub(super) topology: &'a mut Topology,
     pub(super) nodes: &'a [NodeInfo],
     pub(super) index: NodeIndex,
 }
 
-/// All of it.
+/// All affinity terms of existing pods, by type.
 #[derive(Debug, Default)]
 pub(crate) struct TermIndex {
-    /// Whom pods cannot bear near them, by how many of them.
+    /// Required anti-affinity, with the number of pods.
     pub(crate) anti_required: Terms,
-    /// Whom pods must have near them, by how many of them.
+    /// Required affinity, with the number of pods.
     pub(crate) required: Terms,
-    /// Whom pods would like near them, by how much; less than nothing for those they would not.
+    /// Preferred affinity with its weight, and preferred anti-affinity with its negated weight.
     pub(crate) preferred: Terms,
 }
 
 impl TermIndex {
-    pub(super) fn add(&mut self, mut place: Place<'_>, pod: &Pod) {
+    pub(super) fn add(&mut self, mut location: PodLocation<'_>, pod: &Pod) {
         let Some(affinity) = &pod.affinity else { return };
-        affinity.anti_required.iter().for_each(|term| self.anti_required.add(&mut place, term, 1));
-        affinity.required.iter().for_each(|term| self.required.add(&mut place, term, 1));
+        affinity.anti_required.iter().for_each(|term| self.anti_required.add(&mut location, term, 1));
+        affinity.required.iter().for_each(|term| self.required.add(&mut location, term, 1));
         for wish in &affinity.preferred {
-            self.preferred.add(&mut place, &wish.term, wish.weight);
+            self.preferred.add(&mut location, &wish.term, wish.weight);
         }
         for wish in &affinity.anti_preferred {
-            self.preferred.add(&mut place, &wish.term, -wish.weight);
+            self.preferred.add(&mut location, &wish.term, -wish.weight);
         }
     }
 
-    pub(super) fn remove(&mut self, mut place: Place<'_>, pod: &Pod) {
+    pub(super) fn remove(&mut self, mut location: PodLocation<'_>, pod: &Pod) {
         let Some(affinity) = &pod.affinity else { return };
-        affinity.anti_required.iter().for_each(|term| self.anti_required.remove(&mut place, term, 1));
-        affinity.required.iter().for_each(|term| self.required.remove(&mut place, term, 1));
+        affinity.anti_required.iter().for_each(|term| self.anti_required.remove(&mut location, term, 1));
+        affinity.required.iter().for_each(|term| self.required.remove(&mut location, term, 1));
         for wish in &affinity.preferred {
-            self.preferred.remove(&mut place, &wish.term, wish.weight);
+            self.preferred.remove(&mut location, &wish.term, wish.weight);
         }
         for wish in &affinity.anti_preferred {
-            self.preferred.remove(&mut place, &wish.term, -wish.weight);
+            self.preferred.remove(&mut location, &wish.term, -wish.weight);
         }
     }
 }

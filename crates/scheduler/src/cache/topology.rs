@@ -1,32 +1,32 @@
-//! Which nodes are near each other: for each label that somebody asks about, its values as small numbers.
+//! Node topology: for each label used as a topology key, its values as small integers.
 //!
-//! Spreading and affinity look at every node for every pod. Here that is one number read from an array for
-//! each of them.
+//! Topology spread and inter-pod affinity read the label value of every node for every pod. Here each read
+//! is one array access.
 
 use std::collections::HashMap;
 
 use crate::cache::node_info::{NodeIndex, NodeInfo};
 use crate::view::Node;
 
-/// Columns nobody holds that are kept for the next pod that asks. More than that, and the one that was not
-/// asked for the longest is dropped; it is made anew when it is needed.
+/// Limit of unreferenced columns kept for later pods. Beyond it the least recently used one is dropped; it
+/// is rebuilt when it is next used.
 const MAX_IDLE_COLUMNS: usize = 64;
 
-/// A label of nodes.
+/// A node label used as a topology key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ColumnId(usize);
 
-/// One value of a label, while a node has it.
+/// A value of a label, valid while at least one node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ValueId(u32);
 
 impl ValueId {
-    /// For arrays by value.
+    /// Index for arrays by value.
     pub(crate) fn slot(self) -> usize {
         self.0 as usize
     }
 
-    /// Another value of the same label.
+    /// The value at another index of the same label.
     pub(crate) fn at_slot(self, slot: usize) -> Self {
         Self(u32::try_from(slot).unwrap_or(u32::MAX))
     }
@@ -36,83 +36,82 @@ impl ValueId {
 struct Column {
     key: Box<str>,
     values: HashMap<Box<str>, u32>,
-    /// How many nodes have each value.
+    /// Number of nodes with each value.
     users: Vec<u32>,
     free: Vec<u32>,
-    /// The value of each node. Shorter than the nodes are many, if the last of them have none: a label that
-    /// no node has costs nothing.
-    of_node: Vec<Option<ValueId>>,
-    /// How many hold on to it.
-    holders: usize,
-    last_asked: u64,
+    /// The value of each node. Shorter than the number of nodes if the last ones have none: a label that no
+    /// node has costs nothing.
+    by_node: Vec<Option<ValueId>>,
+    /// Number of references.
+    references: usize,
+    last_used: u64,
 }
 
-/// All labels somebody has asked about.
+/// All node labels used as topology keys.
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
     columns: Vec<Option<Column>>,
     by_key: HashMap<Box<str>, ColumnId>,
-    asked: u64,
+    uses: u64,
 }
 
 impl Topology {
-    /// The column of a label, made if there is none.
+    /// Returns the column of a label and creates it if needed.
     pub(super) fn ensure(&mut self, key: &str, nodes: &[NodeInfo]) -> ColumnId {
-        self.asked += 1;
-        let id = self.by_key.get(key).copied().unwrap_or_else(|| self.make(key, nodes));
+        self.uses += 1;
+        let id = self.by_key.get(key).copied().unwrap_or_else(|| self.build(key, nodes));
         if let Some(column) = &mut self.columns[id.0] {
-            column.last_asked = self.asked;
+            column.last_used = self.uses;
         }
         id
     }
 
-    /// The same, and it is kept until it is [released](Self::release).
-    pub(super) fn hold(&mut self, key: &str, nodes: &[NodeInfo]) -> ColumnId {
+    /// Like [`Self::ensure`], but keeps the column until it is [released](Self::release).
+    pub(super) fn retain(&mut self, key: &str, nodes: &[NodeInfo]) -> ColumnId {
         let id = self.ensure(key, nodes);
         if let Some(column) = &mut self.columns[id.0] {
-            column.holders += 1;
+            column.references += 1;
         }
         id
     }
 
     pub(super) fn release(&mut self, id: ColumnId) {
         if let Some(column) = &mut self.columns[id.0] {
-            column.holders = column.holders.saturating_sub(1);
+            column.references = column.references.saturating_sub(1);
         }
     }
 
-    /// The column of a label, if somebody has asked for it.
+    /// The column of a label, if it exists.
     pub(crate) fn column(&self, key: &str) -> Option<ColumnId> {
         self.by_key.get(key).copied()
     }
 
-    /// What value of a label a node has.
     pub(crate) fn value(&self, column: ColumnId, node: NodeIndex) -> Option<ValueId> {
-        *self.columns[column.0].as_ref()?.of_node.get(node.slot())?
+        *self.columns[column.0].as_ref()?.by_node.get(node.slot())?
     }
 
-    /// How long an array by value must be.
+    /// Length of an array indexed by value.
     pub(crate) fn width(&self, column: ColumnId) -> usize {
         self.columns[column.0].as_ref().map_or(0, |column| column.users.len())
     }
 
-    /// Notes the labels of a node; none if it is gone.
+    /// Updates the values of a node from its labels; none removes the node.
     pub(super) fn set_node(&mut self, index: NodeIndex, node: Option<&Node>) {
         for column in self.columns.iter_mut().flatten() {
             column.set(index, node);
         }
     }
 
-    fn make(&mut self, key: &str, nodes: &[NodeInfo]) -> ColumnId {
+    fn build(&mut self, key: &str, nodes: &[NodeInfo]) -> ColumnId {
         self.drop_idle();
         let mut column = Column { key: key.into(), ..Column::default() };
         for info in nodes {
             column.set(info.index, info.node.as_deref());
         }
         let id = match self.columns.iter().position(Option::is_none) {
-            Some(place) => {
-                self.columns[place] = Some(column);
-                ColumnId(place)
+            Some(index) => {
+                self.columns[index] = Some(column);
+                ColumnId(index)
             }
             None => {
                 self.columns.push(Some(column));
@@ -127,14 +126,14 @@ impl Topology {
         let idle = || {
             let columns = self.columns.iter().enumerate();
             columns
-                .filter_map(|(place, column)| Some((place, column.as_ref()?)))
-                .filter(|(_, column)| column.holders == 0)
+                .filter_map(|(index, column)| Some((index, column.as_ref()?)))
+                .filter(|(_, column)| column.references == 0)
         };
         if idle().count() < MAX_IDLE_COLUMNS {
             return;
         }
-        let oldest = idle().min_by_key(|(_, column)| column.last_asked).map(|(place, _)| place);
-        if let Some(column) = oldest.and_then(|place| self.columns[place].take()) {
+        let oldest = idle().min_by_key(|(_, column)| column.last_used).map(|(index, _)| index);
+        if let Some(column) = oldest.and_then(|index| self.columns[index].take()) {
             self.by_key.remove(&column.key);
         }
     }
@@ -143,21 +142,21 @@ impl Topology {
 impl Column {
     fn set(&mut self, index: NodeIndex, node: Option<&Node>) {
         let slot = index.slot();
-        if let Some(old) = self.of_node.get_mut(slot).and_then(Option::take) {
-            self.forget(old);
+        if let Some(old) = self.by_node.get_mut(slot).and_then(Option::take) {
+            self.release_value(old);
         }
         let Some(value) = node.and_then(|node| node.labels.get(&self.key)) else { return };
         let id = self.value_id(value);
         self.users[id.slot()] += 1;
-        if self.of_node.len() <= slot {
-            self.of_node.resize(slot + 1, None);
+        if self.by_node.len() <= slot {
+            self.by_node.resize(slot + 1, None);
         }
-        self.of_node[slot] = Some(id);
+        self.by_node[slot] = Some(id);
     }
 
     fn value_id(&mut self, value: &str) -> ValueId {
-        if let Some(known) = self.values.get(value) {
-            return ValueId(*known);
+        if let Some(existing) = self.values.get(value) {
+            return ValueId(*existing);
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.users.push(0);
@@ -167,11 +166,11 @@ impl Column {
         ValueId(id)
     }
 
-    fn forget(&mut self, id: ValueId) {
+    fn release_value(&mut self, id: ValueId) {
         let users = &mut self.users[id.slot()];
         *users -= 1;
         if *users == 0 {
-            self.values.retain(|_, known| *known != id.0);
+            self.values.retain(|_, existing| *existing != id.0);
             self.free.push(id.0);
         }
     }
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_with_the_same_value_are_near() {
+    fn nodes_with_the_same_label_share_a_value() {
         let nodes =
             [info(0, &[("zone", "a")]), info(1, &[("zone", "b")]), info(2, &[("zone", "a")]), info(3, &[])];
         let mut topology = Topology::default();
@@ -200,18 +199,18 @@ mod tests {
         assert_eq!(topology.width(zone), 2);
         topology.set_node(NodeIndex::new(1), None);
         topology.set_node(NodeIndex::new(3), nodes[1].node.as_deref());
-        assert_eq!(topology.width(zone), 2, "the number of a value nobody has is used again");
+        assert_eq!(topology.width(zone), 2, "the ID of an unused value is reused");
         assert!(of(&topology, 1).is_none() && of(&topology, 3).is_some());
         assert_eq!(topology.column("zone"), Some(zone));
         assert_eq!(topology.column("region"), None);
     }
 
     #[test]
-    fn labels_nobody_asks_about_any_more_are_dropped() {
+    fn unreferenced_columns_beyond_the_limit_are_dropped() {
         let mut topology = Topology::default();
-        let held = topology.hold("held", &[]);
-        for turn in 0..3 * MAX_IDLE_COLUMNS {
-            topology.ensure(&format!("key-{turn}"), &[]);
+        let held = topology.retain("held", &[]);
+        for number in 0..3 * MAX_IDLE_COLUMNS {
+            topology.ensure(&format!("key-{number}"), &[]);
         }
         assert!(topology.columns.len() <= MAX_IDLE_COLUMNS + 2);
         assert_eq!(topology.column("held"), Some(held));

@@ -1,5 +1,5 @@
-//! One attempt to find a node for a pod, from what is known to what is decided. It waits for nothing and
-//! changes nothing outside.
+//! One scheduling cycle: from the cached cluster state to a node or a diagnosis. It neither waits nor has
+//! side effects.
 
 mod filter;
 mod score;
@@ -15,52 +15,52 @@ pub(crate) use filter::{Active, fits};
 pub(crate) use trace::{Point, Status, Trace};
 
 use crate::cache::NodeIndex;
+use crate::cluster_state::ClusterState;
 use crate::framework::status::Diagnosis;
 use crate::framework::{Code, Nomination, PostFilter, Profile, Rejection};
 use crate::view::Pod;
-use crate::world::World;
 
-/// What goes on from one attempt to the next.
+/// State that carries over from one scheduling cycle to the next.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    /// Where to begin with the nodes, so that all of them have their turn.
+pub(crate) struct CycleState {
+    /// Index of the node to start with, so that successive cycles examine all nodes.
     next: usize,
-    /// Chooses among nodes that are equally good.
+    /// Selects among nodes with equal scores.
     rng: Rng,
 }
 
-impl Turns {
+impl CycleState {
     pub(crate) fn new(rng: Rng) -> Self {
         Self { next: 0, rng }
     }
 }
 
-/// An attempt in progress.
+/// A scheduling cycle in progress.
 pub struct Attempt<'w> {
-    pub(crate) world: &'w World,
+    pub(crate) state: &'w ClusterState,
     pub(crate) pod: &'w Arc<Pod>,
-    /// What is asked about each node.
+    /// The filters that PreFilter returned.
     pub(crate) filters: Vec<Active<'w>>,
     pub(crate) rng: &'w mut Rng,
 }
 
 impl Attempt<'_> {
-    /// What is known.
-    pub fn world(&self) -> &World {
-        self.world
+    /// The cluster state the cycle reads.
+    pub fn state(&self) -> &ClusterState {
+        self.state
     }
 
-    /// The pod that is to be scheduled.
+    /// The pod to schedule.
     pub fn pod(&self) -> &Arc<Pod> {
         self.pod
     }
 
-    /// Whether a node were for the pod if these others were not there.
+    /// Runs the filters for a node as if the given pods were not there.
     ///
     /// # Errors
-    /// Why it would not be.
+    /// The rejection of the first filter that fails.
     pub fn fits_without(&self, node: &str, others: &[Arc<Pod>]) -> Result<(), Rejection> {
-        let Some(info) = self.world.cache.find(node) else {
+        let Some(info) = self.state.cache.find(node) else {
             return Err(Rejection::unresolvable("node is not known"));
         };
         let (mut info, mut filters) = (info.clone(), Active::copies(&self.filters));
@@ -68,43 +68,43 @@ impl Attempt<'_> {
             info.remove(&other.metadata.uid);
             filters.iter_mut().for_each(|active| active.filter.remove_pod(other, &info));
         }
-        let fits = fits(&filters, self.world, self.pod, &info).map_err(|(_, rejection)| rejection);
+        let fits = fits(&filters, self.state, self.pod, &info).map_err(|(_, rejection)| rejection);
         Active::count_back(&filters, &self.filters);
         fits
     }
 }
 
-/// What came of an attempt.
+/// Result of a scheduling cycle.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// This node is for it.
+    /// The chosen node.
     Fits(Box<str>),
-    /// No node is, and this came of trying to make room.
+    /// No node is feasible; with the result of PostFilter.
     Refused(Box<Diagnosis>, PostFilter),
-    /// There is no node at all.
+    /// The cluster has no nodes.
     NoNodes,
-    /// Nothing is known of it, because something went wrong.
+    /// A plugin returned an error.
     Failed(String),
 }
 
-/// Finds a node for a pod.
+/// Runs one scheduling cycle for a pod.
 pub(crate) fn schedule(
     profile: &Profile,
-    world: &mut World,
+    state: &mut ClusterState,
     pod: &Arc<Pod>,
-    turns: &mut Turns,
+    cycle_state: &mut CycleState,
     trace: &mut Trace,
 ) -> Outcome {
     for enabled in &profile.plugins {
-        enabled.plugin.prepare(world, pod);
+        enabled.plugin.prepare(state, pod);
     }
-    if world.cache.order().is_empty() {
+    if state.cache.order().is_empty() {
         return Outcome::NoNodes;
     }
-    let world = &*world;
-    let nodes = world.cache.known_order().len();
+    let state = &*state;
+    let nodes = state.cache.cached_order().len();
     let mut diagnosis = Diagnosis { nodes, ..Diagnosis::default() };
-    let filtered = match filter::pre_filter(profile, world, pod, trace) {
+    let filtered = match filter::pre_filter(profile, state, pod, trace) {
         Ok(filtered) => filtered,
         Err((by, rejection)) if rejection.code == Code::Error => {
             let name = profile.plugins[by].plugin.name();
@@ -114,14 +114,16 @@ pub(crate) fn schedule(
             diagnosis.note(by, &rejection);
             diagnosis.nominated_is_unresolvable = !rejection.is_resolvable();
             diagnosis.before_nodes = Some(rejection);
-            return refused(profile, world, pod, turns, Vec::new(), diagnosis, trace);
+            return refused(profile, state, pod, cycle_state, Vec::new(), diagnosis, trace);
         }
     };
     let filter::PreFiltered { filters, only } = filtered;
     let began = trace.begin();
-    let feasible = match nominated(world, pod, &filters) {
+    let feasible = match nominated(state, pod, &filters) {
         Some(node) => Ok(vec![node]),
-        None => filter::feasible(profile, world, pod, &filters, only.as_ref(), turns, &mut diagnosis, trace),
+        None => {
+            filter::feasible(profile, state, pod, &filters, only.as_ref(), cycle_state, &mut diagnosis, trace)
+        }
     };
     let status = match &feasible {
         Err(_) => Status::Error,
@@ -131,10 +133,10 @@ pub(crate) fn schedule(
     trace.end(Point::Filter, status, began);
     let outcome = match feasible.as_deref() {
         Err(message) => Outcome::Failed(message.clone()),
-        Ok([]) => return refused(profile, world, pod, turns, filters, diagnosis, trace),
-        Ok([only]) => Outcome::Fits(name_of(world, *only)),
-        Ok(several) => match score::best(profile, world, pod, several, &mut turns.rng, trace) {
-            Ok(best) => Outcome::Fits(name_of(world, best)),
+        Ok([]) => return refused(profile, state, pod, cycle_state, filters, diagnosis, trace),
+        Ok([only]) => Outcome::Fits(name_of(state, *only)),
+        Ok(several) => match score::best(profile, state, pod, several, &mut cycle_state.rng, trace) {
+            Ok(best) => Outcome::Fits(name_of(state, best)),
             Err(message) => Outcome::Failed(message),
         },
     };
@@ -142,33 +144,33 @@ pub(crate) fn schedule(
     outcome
 }
 
-/// The node a pod was promised, if it fits there now.
-fn nominated(world: &World, pod: &Pod, filters: &[Active<'_>]) -> Option<NodeIndex> {
-    let promised = world.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
-    if promised.is_empty() {
+/// The nominated node of a pod, if the pod fits there.
+fn nominated(state: &ClusterState, pod: &Pod, filters: &[Active<'_>]) -> Option<NodeIndex> {
+    let nominated_node = state.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
+    if nominated_node.is_empty() {
         return None;
     }
-    let info = world.cache.find(promised)?;
-    fits(filters, world, pod, info).is_ok().then_some(info.index)
+    let info = state.cache.find(nominated_node)?;
+    fits(filters, state, pod, info).is_ok().then_some(info.index)
 }
 
 fn refused<'w>(
     profile: &'w Profile,
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Arc<Pod>,
-    turns: &'w mut Turns,
+    cycle_state: &'w mut CycleState,
     filters: Vec<Active<'w>>,
     mut diagnosis: Diagnosis,
     trace: &mut Trace,
 ) -> Outcome {
-    let mut attempt = Attempt { world, pod, filters, rng: &mut turns.rng };
-    let made_room = post_filter(profile, &mut attempt, &diagnosis, trace);
+    let mut attempt = Attempt { state, pod, filters, rng: &mut cycle_state.rng };
+    let post_filter_result = post_filter(profile, &mut attempt, &diagnosis, trace);
     Active::report(&attempt.filters, trace);
-    diagnosis.after.clone_from(&made_room.message);
-    Outcome::Refused(Box::new(diagnosis), made_room)
+    diagnosis.after.clone_from(&post_filter_result.message);
+    Outcome::Refused(Box::new(diagnosis), post_filter_result)
 }
 
-/// Asks who can make room, until somebody does.
+/// Runs the PostFilter plugins in order until one nominates a node.
 fn post_filter(
     profile: &Profile,
     attempt: &mut Attempt<'_>,
@@ -177,12 +179,12 @@ fn post_filter(
 ) -> PostFilter {
     let began = trace.begin();
     let (mut last, mut messages) = (PostFilter::default(), Vec::new());
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        let asked = trace.begin_plugin();
+    for (index, enabled) in profile.plugins.iter().enumerate() {
+        let plugin_began = trace.begin_plugin();
         let Some(answer) = enabled.plugin.post_filter(attempt, diagnosis) else { continue };
         let has_room = matches!(answer.nomination, Nomination::Node(_));
         let status = if has_room { Status::Success } else { Status::Unschedulable };
-        trace.end_plugin(Point::PostFilter, place, status, asked);
+        trace.end_plugin(Point::PostFilter, index, status, plugin_began);
         if has_room {
             trace.end(Point::PostFilter, Status::Success, began);
             return answer;
@@ -197,7 +199,7 @@ fn post_filter(
     last
 }
 
-fn name_of(world: &World, node: NodeIndex) -> Box<str> {
-    let node = world.cache.info(node).node.as_ref();
+fn name_of(state: &ClusterState, node: NodeIndex) -> Box<str> {
+    let node = state.cache.info(node).node.as_ref();
     node.map(|node| node.metadata.name.clone()).unwrap_or_default()
 }

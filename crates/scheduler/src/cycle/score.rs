@@ -1,4 +1,4 @@
-//! Which of the nodes that are for a pod is best.
+//! Scoring: the best of the feasible nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,23 +7,24 @@ use coracle_base::Rng;
 
 use super::{Point, Status, Trace};
 use crate::cache::NodeIndex;
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore, PreScore, Profile};
 use crate::view::Pod;
-use crate::world::World;
 
-/// What a plugin has to say, and its place in the profile.
+/// The scorers that PreScore returned, with the index of their plugin in the profile.
 type Scorers<'w> = Vec<(usize, Box<dyn NodeScore + 'w>)>;
 
-/// The best node, any of them if several are; or what went wrong.
+/// The node with the highest score, a random one if several are equal. The error is the message of a failed
+/// plugin.
 pub(super) fn best(
     profile: &Profile,
-    world: &World,
+    state: &ClusterState,
     pod: &Arc<Pod>,
     nodes: &[NodeIndex],
     rng: &mut Rng,
     trace: &mut Trace,
 ) -> Result<NodeIndex, String> {
-    let totals = totals(profile, world, pod, nodes, trace)?;
+    let totals = totals(profile, state, pod, nodes, trace)?;
     let best = totals.iter().copied().max().unwrap_or(0);
     let as_good = nodes.iter().zip(&totals).filter(|(_, total)| **total == best).map(|(node, _)| *node);
     let count = as_good.clone().count() as u64;
@@ -31,21 +32,21 @@ pub(super) fn best(
     Ok(as_good.clone().nth(which).unwrap_or(nodes[0]))
 }
 
-/// What each node is worth.
+/// Weighted sum of all plugins' scores for each node.
 pub(super) fn totals(
     profile: &Profile,
-    world: &World,
+    state: &ClusterState,
     pod: &Arc<Pod>,
     nodes: &[NodeIndex],
     trace: &mut Trace,
 ) -> Result<Vec<i64>, String> {
     let began = trace.begin();
-    let scorers = pre_score(profile, world, pod, nodes, trace);
+    let scorers = pre_score(profile, state, pod, nodes, trace);
     let status = if scorers.is_ok() { Status::Success } else { Status::Error };
     trace.end(Point::PreScore, status, began);
     let scorers = scorers?;
     let began = trace.begin();
-    let totals = add_up(profile, world, nodes, &scorers, trace);
+    let totals = add_up(profile, state, nodes, &scorers, trace);
     let status = if totals.is_ok() { Status::Success } else { Status::Error };
     trace.end(Point::Score, status, began);
     totals
@@ -53,25 +54,25 @@ pub(super) fn totals(
 
 fn pre_score<'w>(
     profile: &'w Profile,
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Arc<Pod>,
     nodes: &[NodeIndex],
     trace: &mut Trace,
 ) -> Result<Scorers<'w>, String> {
     let mut scorers = Vec::with_capacity(profile.plugins.len());
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        let asked = trace.begin_plugin();
-        let answer = enabled.plugin.pre_score(world, pod, nodes);
+    for (index, enabled) in profile.plugins.iter().enumerate() {
+        let plugin_began = trace.begin_plugin();
+        let answer = enabled.plugin.pre_score(state, pod, nodes);
         let status = match &answer {
             PreScore::Skip => Status::Skip,
             PreScore::Score(_) => Status::Success,
             PreScore::Error(_) => Status::Error,
         };
-        trace.end_plugin(Point::PreScore, place, status, asked);
-        trace.evaluated(Point::PreScore, place, u32::from(status != Status::Skip));
+        trace.end_plugin(Point::PreScore, index, status, plugin_began);
+        trace.evaluated(Point::PreScore, index, u32::from(status != Status::Skip));
         match answer {
             PreScore::Skip => {}
-            PreScore::Score(scorer) => scorers.push((place, scorer)),
+            PreScore::Score(scorer) => scorers.push((index, scorer)),
             PreScore::Error(message) => {
                 return Err(format!("running PreScore plugin \"{}\": {message}", enabled.plugin.name()));
             }
@@ -82,7 +83,7 @@ fn pre_score<'w>(
 
 fn add_up(
     profile: &Profile,
-    world: &World,
+    state: &ClusterState,
     nodes: &[NodeIndex],
     scorers: &Scorers<'_>,
     trace: &mut Trace,
@@ -90,16 +91,16 @@ fn add_up(
     let mut totals = vec![0_i64; nodes.len()];
     let mut scores = vec![0; nodes.len()];
     let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-    for (place, scorer) in scorers {
-        let enabled = &profile.plugins[*place];
-        let asked = trace.begin_plugin();
+    for (index, scorer) in scorers {
+        let enabled = &profile.plugins[*index];
+        let plugin_began = trace.begin_plugin();
         for (score, node) in scores.iter_mut().zip(nodes) {
-            *score = scorer.score(world.cache.info(*node));
+            *score = scorer.score(state.cache.info(*node));
         }
-        end_scores(trace, *place, count, asked);
-        let asked = trace.begin_plugin();
+        end_scores(trace, *index, count, plugin_began);
+        let plugin_began = trace.begin_plugin();
         scorer.normalize(&mut scores);
-        trace.end_plugin(Point::ScoreExtensionNormalize, *place, Status::Success, asked);
+        trace.end_plugin(Point::ScoreExtensionNormalize, *index, Status::Success, plugin_began);
         for (total, score) in totals.iter_mut().zip(&scores) {
             if !(0..=MAX_NODE_SCORE).contains(score) {
                 let name = enabled.plugin.name();
@@ -114,11 +115,11 @@ fn add_up(
     Ok(totals)
 }
 
-/// Notes what it took to ask a plugin about all nodes: for one of them, which is what is told of.
-fn end_scores(trace: &mut Trace, place: usize, nodes: u32, asked: Duration) {
-    trace.evaluated(Point::Score, place, nodes);
+/// Records the mean duration of a Score plugin per node, which is what the metric reports.
+fn end_scores(trace: &mut Trace, index: usize, nodes: u32, plugin_began: Duration) {
+    trace.evaluated(Point::Score, index, nodes);
     if trace.is_sampled() {
-        let mean = trace.begin().saturating_sub(asked) / nodes.max(1);
-        trace.plugins.push((Point::Score, place, Status::Success, mean));
+        let mean = trace.begin().saturating_sub(plugin_began) / nodes.max(1);
+        trace.plugins.push((Point::Score, index, Status::Success, mean));
     }
 }

@@ -1,5 +1,6 @@
-//! What an attempt cost: how long each point took, and how often which plugin was asked. It is noted here while the
-//! attempt goes on and counted afterwards, so that nothing is shared with anybody meanwhile.
+//! Trace of a scheduling cycle: duration of each extension point and number of calls of each plugin. It is
+//! recorded locally during the cycle and added to the metrics afterwards, so that the cycle touches no
+//! shared state.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use coracle_base::Clock;
 
 use crate::framework::Code;
 
-/// A point of the framework, under upstream's name.
+/// An extension point, under kube-scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Point {
     PreEnqueue,
@@ -64,7 +65,7 @@ impl Point {
     }
 }
 
-/// What came of a point, under upstream's name.
+/// Status of an extension point, under kube-scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Status {
     Success,
@@ -111,15 +112,15 @@ impl From<Code> for Status {
     }
 }
 
-/// What it cost. The same one serves all attempts, so that nothing is allocated for each.
+/// Measurements of one cycle. The value is reused for all cycles, so that none of them allocates.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
-    /// None where nobody wants to know.
+    /// None if nothing is measured.
     clock: Option<Clock>,
-    /// Whether plugins are looked at one by one, which upstream does for one attempt in ten.
+    /// True if single plugins are measured, which kube-scheduler does for one cycle in ten.
     is_sampled: bool,
     pub(crate) points: Vec<(Point, Status, Duration)>,
-    /// The plugin is named by its place in the profile.
+    /// The second field is the index of the plugin in the profile.
     pub(crate) plugins: Vec<(Point, usize, Status, Duration)>,
     pub(crate) evaluations: Vec<(Point, usize, u32)>,
 }
@@ -129,7 +130,7 @@ impl Trace {
         Self { clock: Some(clock), ..Self::default() }
     }
 
-    /// Begins with another attempt.
+    /// Clears the trace for another cycle.
     pub(crate) fn restart(&mut self, is_sampled: bool) {
         self.is_sampled = is_sampled;
         self.points.clear();
@@ -137,39 +138,38 @@ impl Trace {
         self.evaluations.clear();
     }
 
-    /// Whether plugins are looked at one by one.
     pub(crate) fn is_sampled(&self) -> bool {
         self.is_sampled
     }
 
-    /// When something begins.
+    /// The current time.
     pub(crate) fn begin(&self) -> Duration {
         self.clock.as_ref().map_or(Duration::ZERO, Clock::uptime)
     }
 
-    /// The same, if plugins are looked at one by one.
+    /// The current time if single plugins are measured, otherwise zero.
     pub(crate) fn begin_plugin(&self) -> Duration {
         if self.is_sampled { self.begin() } else { Duration::ZERO }
     }
 
-    /// A point has been passed that began then.
+    /// Records an extension point that began at `began`.
     pub(crate) fn end(&mut self, point: Point, status: Status, began: Duration) {
         if self.clock.is_some() {
             self.points.push((point, status, self.begin().saturating_sub(began)));
         }
     }
 
-    /// A plugin has been asked, since then.
-    pub(crate) fn end_plugin(&mut self, point: Point, place: usize, status: Status, began: Duration) {
+    /// Records a plugin call that began at `began`.
+    pub(crate) fn end_plugin(&mut self, point: Point, index: usize, status: Status, began: Duration) {
         if self.is_sampled {
-            self.plugins.push((point, place, status, self.begin().saturating_sub(began)));
+            self.plugins.push((point, index, status, self.begin().saturating_sub(began)));
         }
     }
 
-    /// A plugin has been asked so often.
-    pub(crate) fn evaluated(&mut self, point: Point, place: usize, times: u32) {
+    /// Records the number of calls of a plugin.
+    pub(crate) fn evaluated(&mut self, point: Point, index: usize, times: u32) {
         if self.clock.is_some() && times > 0 {
-            self.evaluations.push((point, place, times));
+            self.evaluations.push((point, index, times));
         }
     }
 }

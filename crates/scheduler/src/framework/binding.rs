@@ -1,36 +1,37 @@
-//! What plugins do to bring a pod to its node, while others are scheduled.
+//! Work of the binding cycle, which runs while other pods are scheduled.
 
 use std::fmt;
 use std::pin::Pin;
 
-/// Why a pod that has a place cannot be brought there.
+/// Why a pod cannot be bound to its node.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BindError(pub(crate) String);
 
 impl BindError {
-    /// For this reason.
+    /// An error with this reason.
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 }
 
-/// Brings a pod to its node.
+/// The future that binds a pod to its node.
 pub type Binding = Pin<Box<dyn Future<Output = Result<(), BindError>> + Send>>;
 
-/// What has to be done before a pod can be bound. It may be dropped halfway, when the pod has to go.
+/// Work to do before a pod can be bound. The future is dropped before completion if the pod is preempted.
 pub struct PreBind {
     pub(crate) work: Binding,
     pub(crate) is_parallel: bool,
 }
 
 impl PreBind {
-    /// Something that waits for what other plugins do, and they for it.
+    /// Work that runs after that of earlier plugins and before that of later ones.
     pub fn new(work: impl Future<Output = Result<(), BindError>> + Send + 'static) -> Self {
         Self { work: Box::pin(work), is_parallel: false }
     }
 
-    /// May be done while neighbours that also may are at it: upstream's `AllowParallel`.
+    /// Lets the work run concurrently with adjacent work that is also parallel: kube-scheduler's
+    /// `AllowParallel`.
     #[must_use]
     pub fn parallel(self) -> Self {
         Self { is_parallel: true, ..self }

@@ -1,4 +1,4 @@
-//! What happens in a cluster that can make a pod schedulable that was not.
+//! Cluster events that can make an unschedulable pod schedulable.
 
 use std::sync::Arc;
 
@@ -8,109 +8,109 @@ use crate::view::node::NodeChanges;
 use crate::view::storage::{Claim, CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, StorageClass};
 use crate::view::{Node, Pod};
 
-/// What happened. Where there is an old and a new version, both are of one object.
+/// A cluster event. An old and a new version are always of the same object.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClusterEvent {
-    /// A node has come.
+    /// A node was added.
     NodeAdded(Arc<Node>),
-    /// A node has changed.
+    /// A node changed.
     NodeChanged {
-        /// What it was.
+        /// The previous version.
         old: Arc<Node>,
-        /// What it is.
+        /// The new version.
         new: Arc<Node>,
-        /// What of it is different.
+        /// Parts that differ.
         changes: NodeChanges,
     },
-    /// A node is gone.
+    /// A node was deleted.
     NodeGone(Arc<Node>),
-    /// A pod has come to a node.
+    /// A pod was assigned to a node.
     PodPlaced(Arc<Pod>),
-    /// A pod on a node has changed.
+    /// An assigned pod changed.
     PodChanged {
-        /// What it was.
+        /// The previous version.
         old: Arc<Pod>,
-        /// What it is.
+        /// The new version.
         new: Arc<Pod>,
-        /// What of it is different.
+        /// Parts that differ.
         changes: PodChanges,
     },
-    /// A pod that had a node, or soon would have, is gone or goes elsewhere.
+    /// An assigned or assumed pod was deleted, or is no longer on its node.
     PodGone(Arc<Pod>),
-    /// The pod itself, which has no node.
+    /// An unschedulable pod itself changed.
     PendingChanged {
-        /// What it was.
+        /// The previous version.
         old: Arc<Pod>,
-        /// What it is.
+        /// The new version.
         new: Arc<Pod>,
-        /// What of it is different.
+        /// Parts that differ.
         changes: PodChanges,
     },
-    /// A PersistentVolumeClaim has come or changed.
+    /// A PersistentVolumeClaim was added or changed.
     ClaimChanged {
-        /// What it was; none if it was not.
+        /// The previous version; none if it was added.
         old: Option<Arc<Claim>>,
-        /// What it is.
+        /// The new version.
         new: Arc<Claim>,
     },
-    /// A PersistentVolume has come or changed.
+    /// A PersistentVolume was added or changed.
     VolumeChanged {
-        /// What it was; none if it was not.
+        /// The previous version; none if it was added.
         old: Option<Arc<PersistentVolume>>,
-        /// What it is.
+        /// The new version.
         new: Arc<PersistentVolume>,
     },
-    /// A StorageClass has come or changed.
+    /// A StorageClass was added or changed.
     ClassChanged {
-        /// What it was; none if it was not.
+        /// The previous version; none if it was added.
         old: Option<Arc<StorageClass>>,
-        /// What it is.
+        /// The new version.
         new: Arc<StorageClass>,
     },
-    /// A CSINode has come or changed.
+    /// A CSINode was added or changed.
     CsiNodeChanged {
-        /// What it was; none if it was not.
+        /// The previous version; none if it was added.
         old: Option<Arc<CsiNode>>,
-        /// What it is.
+        /// The new version.
         new: Arc<CsiNode>,
     },
-    /// A CSIDriver has changed.
+    /// A CSIDriver changed.
     CsiDriverChanged {
-        /// What it was.
+        /// The previous version.
         old: Arc<CsiDriver>,
-        /// What it is.
+        /// The new version.
         new: Arc<CsiDriver>,
     },
-    /// A CSIStorageCapacity has come or changed.
+    /// A CSIStorageCapacity was added or changed.
     CapacityChanged {
-        /// What it was; none if it was not.
+        /// The previous version; none if it was added.
         old: Option<Arc<CsiStorageCapacity>>,
-        /// What it is.
+        /// The new version.
         new: Arc<CsiStorageCapacity>,
     },
-    /// A VolumeAttachment is gone.
+    /// A VolumeAttachment was deleted.
     VolumeDetached,
-    /// Something else has come, changed or gone that a plugin
-    /// [follows](crate::PluginContext::follow).
+    /// An object of another kind that a plugin [follows](crate::PluginContext::follow) was added, changed
+    /// or deleted.
     Custom {
-        /// What the plugin calls the kind.
+        /// The plugin's name for the kind.
         kind: &'static str,
-        /// Which object.
+        /// Key of the object.
         key: ObjectKey,
     },
 }
 
-/// What of a pod has changed.
+/// Parts of a pod that changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodChanges {
-    /// Its labels.
+    /// The labels.
     pub labels: bool,
-    /// It wants less of something.
+    /// A resource request decreased.
     pub scaled_down: bool,
-    /// What it tolerates.
+    /// The tolerations.
     pub tolerations: bool,
-    /// Nothing holds it back any more.
+    /// The last scheduling gate was removed.
     pub gates_gone: bool,
 }
 
@@ -124,7 +124,6 @@ impl PodChanges {
         }
     }
 
-    /// Whether any of it has.
     pub(crate) fn any(self) -> bool {
         self != Self::default()
     }
@@ -150,33 +149,33 @@ impl PodChanges {
     }
 }
 
-/// One name if there was nothing before, another if there was.
+/// Chooses a label by whether there is a previous version.
 fn either<T>(old: &Option<Arc<T>>, added: &'static str, updated: &'static str) -> &'static str {
     if old.is_none() { added } else { updated }
 }
 
-/// What an event is about, for whoever wants to know only of some.
+/// Type of a cluster event, by which plugins subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum About {
-    /// A node.
+    /// A node event.
     Node,
-    /// A pod that has come to a node.
+    /// A pod was assigned to a node.
     PodPlaced,
-    /// A pod on a node that has changed.
+    /// An assigned pod changed.
     PodChanged,
-    /// A pod that is on no node any more.
+    /// A pod left its node.
     PodGone,
-    /// The pod itself.
+    /// The unschedulable pod itself changed.
     PendingPod,
-    /// Volumes, and everything they need.
+    /// An event of a volume or of an object that volumes depend on.
     Storage,
-    /// Something that only a plugin knows, by its name for the kind.
+    /// An event of a kind that a plugin follows, by the plugin's name for it.
     Custom(&'static str),
 }
 
 impl ClusterEvent {
-    /// What upstream's metrics and logs call it.
+    /// Its label in kube-scheduler's metrics and logs.
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::NodeAdded(_) => "NodeAdd",
@@ -205,7 +204,7 @@ impl ClusterEvent {
         }
     }
 
-    /// What it is about.
+    /// The type by which plugins subscribe to it.
     pub fn about(&self) -> About {
         match self {
             Self::NodeAdded(_) | Self::NodeChanged { .. } | Self::NodeGone(_) => About::Node,
@@ -224,7 +223,7 @@ impl ClusterEvent {
         }
     }
 
-    /// The node that is there now, if a node came or changed, and what it was before.
+    /// For a node event, the previous and the new version of the node.
     pub fn node(&self) -> Option<(Option<&Arc<Node>>, &Arc<Node>)> {
         match self {
             Self::NodeAdded(new) => Some((None, new)),

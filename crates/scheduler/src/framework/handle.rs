@@ -1,4 +1,4 @@
-//! What plugins can do apart from what they are asked, from wherever they are.
+//! The handle by which plugins act outside of extension point calls.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,44 +11,43 @@ use tokio::sync::Notify;
 
 use super::waiting::{PodId, WaitingPods};
 
-/// So many wishes of plugins wait to be seen to. With more, every pod that waits is looked at, which is more than
-/// anybody can have wished for.
+/// Limit of queued activations. Beyond it they are replaced by one that activates every unschedulable pod.
 const MAX_SIGNALS: usize = 4096;
 
-/// What a plugin has to do with the scheduler it is in. Cheap to clone.
+/// A plugin's access to its scheduler. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) waiting: WaitingPods,
     pub(crate) signals: Signals,
     pub(crate) clock: Clock,
-    /// None where nothing is written, as in a simulation.
+    /// None in a simulation, where nothing is written.
     pub(crate) client: Option<Client>,
     pub(crate) recorder: Option<EventsRecorder>,
 }
 
 impl Handle {
-    /// Pods that plugins made wait.
+    /// Pods that wait for a Permit plugin.
     pub fn waiting_pods(&self) -> &WaitingPods {
         &self.waiting
     }
 
-    /// Has a pod tried again that was refused, or is kept back by nobody any more; at once, however often it was
-    /// refused. Others are left where they are.
+    /// Moves an unschedulable or gated pod to the active queue, without backoff. Has no effect on other
+    /// pods.
     pub fn activate(&self, cluster: &ClusterId, uid: &str) {
         self.signals.push(PodId::new(cluster, uid));
     }
 
-    /// The time by which everything here goes.
+    /// The scheduler's clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// What the scheduler asks the server with; none in a simulation.
+    /// The client of the API server; none in a simulation.
     pub fn client(&self) -> Option<&Client> {
         self.client.as_ref()
     }
 
-    /// What tells people of the doings of the profile; none in a simulation.
+    /// The event recorder of the profile; none in a simulation.
     pub fn recorder(&self) -> Option<&EventsRecorder> {
         self.recorder.as_ref()
     }
@@ -60,21 +59,21 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// What plugins wish for.
+/// A plugin's request to the scheduling task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// That a pod is tried.
+    /// Activate one pod.
     Activate(PodId),
-    /// That every pod is.
+    /// Activate every unschedulable pod.
     ActivateAll,
 }
 
-/// Wishes that nobody has seen to. Clones are the same.
+/// Queue of signals that have not been handled. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Signals(Arc<Wishes>);
+pub(crate) struct Signals(Arc<SignalQueue>);
 
 #[derive(Default)]
-struct Wishes {
+struct SignalQueue {
     queue: Mutex<VecDeque<Signal>>,
     news: Notify,
 }
@@ -92,7 +91,7 @@ impl Signals {
         self.0.news.notify_one();
     }
 
-    /// Returns when there are some. Safe to drop.
+    /// Waits until there are signals. Cancel-safe.
     pub(crate) async fn news(&self) {
         self.0.news.notified().await;
     }
@@ -101,7 +100,7 @@ impl Signals {
         std::mem::take(&mut *self.queue())
     }
 
-    /// Held for a few lines only, in which nothing panics.
+    /// The lock is held for a few lines only, in which nothing panics.
     fn queue(&self) -> MutexGuard<'_, VecDeque<Signal>> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_wishes_are_one_for_all() {
+    fn too_many_signals_become_one_for_all_pods() {
         let signals = Signals::default();
         let id = PodId::new(&ClusterId::default(), "p");
         for _ in 0..MAX_SIGNALS {

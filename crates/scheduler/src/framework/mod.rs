@@ -1,8 +1,9 @@
-//! Where rules of scheduling come in, at the points upstream's framework has.
+//! Extension points of the scheduling framework, modelled on kube-scheduler's.
 //!
-//! A rule is a [`Plugin`]. What it has to know of a pod it works out once, in `pre_filter` and `pre_score`;
-//! what comes out of those is asked about node after node, and allocates nothing. Programs that embed the
-//! scheduler bring their own in a [`Registry`](crate::Registry).
+//! A scheduling rule is a [`Plugin`]. It precomputes per-pod state once, in `pre_filter` and `pre_score`;
+//! the returned
+//! [`NodeFilter`] or [`NodeScore`] is then called for node after node without allocating. Programs that
+//! embed the scheduler register their own plugins in a [`Registry`](crate::Registry).
 
 mod binding;
 pub(crate) mod event;
@@ -24,215 +25,223 @@ pub(crate) use waiting::{PodId, Verdict};
 pub use waiting::{WaitingPod, WaitingPods};
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 pub use crate::cycle::Attempt;
 use crate::view::Pod;
-use crate::world::World;
 
-/// The most a plugin gives a node.
+/// The highest score a plugin may give a node.
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// Says of each node whether it is for the pod it was made for.
+/// Filter state of one plugin for one pod.
 pub trait NodeFilter<'w> {
-    /// Whether this one is.
+    /// Checks whether the pod can run on the node.
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason why it cannot.
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection>;
 
-    /// The same as if another pod were on the node, which is the only one that is asked about from then on.
+    /// Updates the filter as if `_pod` were also on the node. Afterwards it is called for this node only.
     fn add_pod(&mut self, _pod: &Pod, _info: &NodeInfo) {}
 
-    /// The same as if a pod were gone from the node, which is the only one that is asked about from then on.
+    /// Updates the filter as if `_pod` were not on the node. Afterwards it is called for this node only.
     fn remove_pod(&mut self, _pod: &Pod, _info: &NodeInfo) {}
 
-    /// Another one, to try things out with.
+    /// A copy, for evaluating hypothetical pods.
     fn boxed(&self) -> Filter<'w>;
 }
 
-/// A filter of any plugin.
+/// A boxed [`NodeFilter`].
 pub type Filter<'w> = Box<dyn NodeFilter<'w> + 'w>;
 
-/// Says how good each node is for the pod it was made for.
+/// Score state of one plugin for one pod.
 pub trait NodeScore {
-    /// How good this one is. What can go wrong has to go wrong before, in [`Plugin::pre_score`].
+    /// Scores one node. Anything that can fail belongs in [`Plugin::pre_score`].
     fn score(&self, info: &NodeInfo) -> i64;
 
-    /// Brings the scores of all nodes between zero and [`MAX_NODE_SCORE`].
+    /// Scales the scores of all nodes to the range from zero to [`MAX_NODE_SCORE`].
     fn normalize(&self, _scores: &mut [i64]) {}
 }
 
-/// What a plugin says of a pod before any node is looked at.
+/// Result of a PreFilter plugin.
 pub enum PreFilter<'w> {
-    /// It does not care.
+    /// The plugin does not apply to the pod.
     Skip,
-    /// No node is for it.
+    /// No node is feasible.
     Reject(Rejection),
-    /// Every node is to be asked about.
+    /// Every node has to pass this filter.
     Filter(Filter<'w>),
-    /// Only these are.
+    /// Only these nodes are examined, and each has to pass the filter.
     Only(Vec<NodeIndex>, Filter<'w>),
 }
 
-/// What a plugin says of a pod before the nodes that are for it are compared.
+/// Result of a PreScore plugin.
 pub enum PreScore<'w> {
-    /// It does not care.
+    /// The plugin does not apply to the pod.
     Skip,
-    /// Each node is to be asked about.
+    /// Scores each feasible node.
     Score(Box<dyn NodeScore + 'w>),
-    /// Something went wrong. The pod is tried again after a while.
+    /// PreScore failed. The pod is retried after a backoff.
     Error(String),
 }
 
-/// What came of trying to make room for a pod that no node is for.
+/// Result of a PostFilter plugin, which tries to make an unschedulable pod schedulable.
 #[derive(Debug, Default)]
 pub struct PostFilter {
-    /// What to tell people.
+    /// Message for the `FailedScheduling` event and the pod's condition.
     pub message: String,
-    /// Which node the pod is promised. Other plugins are asked until one promises a node.
+    /// Change of the pod's nominated node. Further plugins run until one nominates a node.
     pub nomination: Nomination,
-    /// Who has to go.
+    /// Pods to evict.
     pub victims: Vec<Arc<Pod>>,
 }
 
-/// What becomes of the node a pod is promised.
+/// Change of the node a pod is nominated to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Nomination {
-    /// What it was.
+    /// Keep the current nomination.
     #[default]
     Keep,
-    /// None any more.
+    /// Remove the nomination.
     Clear,
-    /// This one.
+    /// Nominate this node.
     Node(Box<str>),
 }
 
-/// The last word on whether a pod goes to its node.
+/// Result of a Permit plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// It goes.
+    /// The pod may be bound.
     Allow,
-    /// It waits, for at most so long, until the plugin allows it (see [`WaitingPods`]); then it is refused.
-    /// Nobody waits longer than fifteen minutes.
+    /// The pod waits, for at most this long, until the plugin allows it (see [`WaitingPods`]); after that
+    /// it is rejected. The limit is 15 minutes.
     Wait(Duration),
-    /// It does not.
+    /// The pod is rejected.
     Reject(Rejection),
 }
 
-/// Whether an event may have made a pod schedulable.
+/// Effect of an event on an unschedulable pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hint {
     Skip,
-    /// It is tried again when it has waited long enough.
+    /// The pod is retried after its backoff.
     AfterBackoff,
-    /// It is tried again at once.
+    /// The pod is retried without backoff.
     Immediately,
 }
 
-/// A pod that waits to be scheduled.
+/// A pod in the scheduling queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuedPod<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// When it was added, or came back.
+    /// The time it was added to the queue or returned to it.
     pub since: coracle_base::Timestamp,
 }
 
-/// Whose turn it is: the highest rank first, then who has waited longest, then the smallest group, then who was
-/// added first. Unlike a comparison of two pods, which upstream asks for, this is an order whatever a plugin
-/// does.
+/// Sort key of a queued pod: highest rank first, then earliest `since`, then smallest group, then insertion
+/// order. Unlike the comparison function of kube-scheduler's QueueSort, a key is a total order whatever a
+/// plugin returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueKey {
-    /// How important it is.
+    /// Priority; higher is scheduled first.
     pub rank: i64,
-    /// Since when it counts as waiting.
+    /// Time since which the pod counts as waiting.
     pub since: coracle_base::Timestamp,
-    /// Pods of one group come one after the other.
+    /// Pods of one group are scheduled one after the other.
     pub group: u64,
 }
 
-/// In which order pods are scheduled. There is one for all profiles, as upstream's have to agree on one.
+/// Order of the active queue. All profiles share one, as kube-scheduler's must use the same QueueSort
+/// plugin.
 pub trait QueueSort: Send + Sync {
-    /// Its name in upstream's configuration.
+    /// Its name in kube-scheduler's configuration.
     fn name(&self) -> &'static str;
 
-    /// Whose turn it is.
+    /// The sort key of a pod.
     fn key(&self, queued: &QueuedPod<'_>) -> QueueKey;
 }
 
-/// A rule of scheduling. Every point has a default that does nothing.
+/// A scheduling plugin. Every extension point has a default that does nothing.
 ///
-/// All points but what [`PreBind`] and [`Binding`] hold are called in the one task that schedules, which waits for
-/// them: they must not wait for anything.
+/// All extension points are called in the single scheduling task and block it, so they must not wait; only
+/// the futures in [`PreBind`] and [`Binding`] may.
 pub trait Plugin: Send + Sync {
-    /// Its name in upstream's configuration.
+    /// Its name in kube-scheduler's configuration.
     fn name(&self) -> &'static str;
 
-    /// Whether a pod may be looked at at all. Asked again when the pod changes, and when [`Plugin::hint`] says that
-    /// an event may have changed the answer.
+    /// PreEnqueue: true if the pod may enter the active queue. Called again when the pod changes, and when
+    /// [`Plugin::hint`] returns true for an event.
     fn pre_enqueue(&self, _pod: &Pod) -> bool {
         true
     }
 
-    /// Sees to it that what `pre_filter` and `pre_score` need to know is there.
-    fn prepare(&self, _world: &mut World, _pod: &Pod) {}
+    /// Builds the indexes of the cluster state that `pre_filter` and `pre_score` read.
+    fn prepare(&self, _state: &mut ClusterState, _pod: &Pod) {}
 
-    /// What has to be known of a pod before nodes are looked at.
-    fn pre_filter<'w>(&'w self, _world: &'w World, _pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    /// PreFilter: precomputes what the filter needs to know of the pod.
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, _pod: &'w Arc<Pod>) -> PreFilter<'w> {
         PreFilter::Skip
     }
 
-    /// Tries to make room for a pod that no node is for; none if that is not its business.
+    /// PostFilter: tries to make an unschedulable pod schedulable; none if the plugin has no such extension
+    /// point.
     fn post_filter(&self, _attempt: &mut Attempt<'_>, _diagnosis: &Diagnosis) -> Option<PostFilter> {
         None
     }
 
-    /// What has to be known before nodes are compared that are for a pod.
-    fn pre_score<'w>(&'w self, _world: &'w World, _pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+    /// PreScore: precomputes what the scores need to know of the pod and the feasible nodes.
+    fn pre_score<'w>(
+        &'w self,
+        _state: &'w ClusterState,
+        _pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
         PreScore::Skip
     }
 
-    /// Notes that a pod will be on a node, apart from that it takes part of it.
+    /// Reserve: records plugin state for a pod on its chosen node. Its resource requests are counted
+    /// already.
     ///
     /// # Errors
-    /// If it may not. What others have noted is taken back then.
-    fn reserve(&self, _world: &mut World, _pod: &Arc<Pod>, _node: &str) -> Result<(), Rejection> {
+    /// If the reservation fails. The reservations of other plugins are undone.
+    fn reserve(&self, _state: &mut ClusterState, _pod: &Arc<Pod>, _node: &str) -> Result<(), Rejection> {
         Ok(())
     }
 
-    /// Takes that back. Also called where [`Plugin::reserve`] was not, or failed.
-    fn unreserve(&self, _world: &mut World, _pod: &Pod, _node: &str) {}
+    /// Undoes [`Plugin::reserve`]. Also called for plugins whose `reserve` failed or was not called.
+    fn unreserve(&self, _state: &mut ClusterState, _pod: &Pod, _node: &str) {}
 
-    /// Has the last word on whether a pod goes to a node.
-    fn permit(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Permit {
+    /// Permit: allows, delays or rejects the binding of a pod.
+    fn permit(&self, _state: &ClusterState, _pod: &Arc<Pod>, _node: &str) -> Permit {
         Permit::Allow
     }
 
-    /// What has to be done before a pod can be bound; none if nothing has. Asking for it is upstream's
-    /// `PreBindPreFlight`: it says whether there is anything to be done, and does nothing.
-    fn pre_bind(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Option<PreBind> {
+    /// PreBind: work to do before a pod is bound; none if there is none. The call itself corresponds to
+    /// kube-scheduler's `PreBindPreFlight`: it only decides whether there is work and has no side effects.
+    fn pre_bind(&self, _state: &ClusterState, _pod: &Arc<Pod>, _node: &str) -> Option<PreBind> {
         None
     }
 
-    /// Binds a pod; none if that is not its business.
-    fn bind(&self, _world: &World, _pod: &Arc<Pod>, _node: &str) -> Option<Binding> {
+    /// Bind: binds a pod; none if another plugin has to.
+    fn bind(&self, _state: &ClusterState, _pod: &Arc<Pod>, _node: &str) -> Option<Binding> {
         None
     }
 
-    /// Is told that a pod was bound.
-    fn post_bind(&self, _world: &mut World, _pod: &Pod, _node: &str) {}
+    /// PostBind: called after a pod was bound.
+    fn post_bind(&self, _state: &mut ClusterState, _pod: &Pod, _node: &str) {}
 
-    /// Whether events of a sort can matter to pods that this plugin refused.
+    /// True if events of this type can make pods schedulable that this plugin rejected.
     fn wants(&self, _about: About) -> bool {
         false
     }
 
-    /// Whether an event may have made a pod schedulable that this plugin refused.
-    fn hint(&self, _world: &World, _pod: &Pod, _event: &ClusterEvent) -> bool {
+    /// QueueingHint: true if the event may have made a pod schedulable that this plugin rejected.
+    fn hint(&self, _state: &ClusterState, _pod: &Pod, _event: &ClusterEvent) -> bool {
         false
     }
 }
 
-/// Scores from nothing up to whatever, brought between zero and [`MAX_NODE_SCORE`].
+/// Scales non-negative scores to the range from zero to [`MAX_NODE_SCORE`], in proportion to the largest.
 pub(crate) fn normalize_by_largest(scores: &mut [i64], smaller_is_better: bool) {
     let largest = scores.iter().copied().max().unwrap_or(0);
     for score in scores {
@@ -246,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_are_brought_into_range() {
+    fn scores_are_normalized_by_the_largest() {
         for (scores, smaller_is_better, expected) in [
             ([1, 2, 3, 4], false, [25, 50, 75, 100]),
             ([1, 2, 3, 4], true, [75, 50, 25, 0]),

@@ -1,4 +1,4 @@
-//! Which plugins decide about a pod, and how much each of them weighs.
+//! Profiles: the plugins that schedule a pod, and their weights.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use super::{About, Hint, Plugin};
 use crate::queue::Refusal;
 use crate::view::Pod;
 
-/// So many plugins a profile may have: each has a bit in a [`PluginSet`].
+/// Maximum number of plugins of a profile: each has a bit in a [`PluginSet`].
 pub(crate) const MAX_PLUGINS: usize = u64::BITS as usize;
 
-/// Some of the plugins of a profile, by their place in it.
+/// A set of plugins of a profile, by their index in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PluginSet(u64);
 
 impl PluginSet {
-    pub(crate) fn insert(&mut self, place: usize) {
-        self.0 |= Self::bit(place);
+    pub(crate) fn insert(&mut self, index: usize) {
+        self.0 |= Self::bit(index);
     }
 
-    pub(crate) fn contains(self, place: usize) -> bool {
-        self.0 & Self::bit(place) != 0
+    pub(crate) fn contains(self, index: usize) -> bool {
+        self.0 & Self::bit(index) != 0
     }
 
     pub(crate) fn meets(self, other: Self) -> bool {
@@ -31,33 +31,33 @@ impl PluginSet {
         self.0 == 0
     }
 
-    fn bit(place: usize) -> u64 {
-        debug_assert!(place < MAX_PLUGINS, "a profile has never so many plugins that one has no bit");
-        1 << (place % MAX_PLUGINS)
+    fn bit(index: usize) -> u64 {
+        debug_assert!(index < MAX_PLUGINS, "the number of plugins is checked when the profile is built");
+        1 << (index % MAX_PLUGINS)
     }
 }
 
 impl FromIterator<usize> for PluginSet {
-    fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = usize>>(indexes: I) -> Self {
         let mut set = Self::default();
-        places.into_iter().for_each(|place| set.insert(place));
+        indexes.into_iter().for_each(|index| set.insert(index));
         set
     }
 }
 
-/// A plugin that is asked.
+/// An enabled plugin of a profile.
 #[derive(Clone)]
-pub(crate) struct Enabled {
+pub(crate) struct EnabledPlugin {
     pub(crate) plugin: Arc<dyn Plugin>,
-    /// How much its scores count.
+    /// Weight of its scores.
     pub(crate) weight: i64,
 }
 
-/// How pods that name this scheduler are scheduled.
+/// The plugins for the pods that name one scheduler.
 pub(crate) struct Profile {
     pub(crate) scheduler_name: Box<str>,
-    pub(crate) plugins: Vec<Enabled>,
-    /// How many of a hundred nodes are compared; zero to go by how many there are.
+    pub(crate) plugins: Vec<EnabledPlugin>,
+    /// Percentage of nodes to score; zero for an adaptive percentage.
     pub(crate) percentage_of_nodes_to_score: usize,
 }
 
@@ -69,29 +69,29 @@ impl fmt::Debug for Profile {
 }
 
 impl Profile {
-    /// The names of some plugins, in alphabetical order.
+    /// The names of a set of plugins, in alphabetical order.
     pub(crate) fn names(&self, set: PluginSet) -> Vec<&'static str> {
-        let places = (0..self.plugins.len()).filter(|place| set.contains(*place));
-        let mut names: Vec<_> = places.map(|place| self.plugins[place].plugin.name()).collect();
+        let indexes = (0..self.plugins.len()).filter(|index| set.contains(*index));
+        let mut names: Vec<_> = indexes.map(|index| self.plugins[index].plugin.name()).collect();
         names.sort_unstable();
         names
     }
 
-    /// Who wants to know of events of a sort.
-    pub(crate) fn wanting(&self, about: About) -> PluginSet {
+    /// The plugins that subscribe to an event type.
+    pub(crate) fn subscribers(&self, about: About) -> PluginSet {
         let enabled = self.plugins.iter().enumerate();
-        enabled.filter(|(_, enabled)| enabled.plugin.wants(about)).map(|(place, _)| place).collect()
+        enabled.filter(|(_, enabled)| enabled.plugin.wants(about)).map(|(index, _)| index).collect()
     }
 
-    /// Whether those of the plugins that refused a pod think that it may be schedulable now, as they are asked.
+    /// The hint for an unschedulable pod: calls `ask` for the plugins that rejected it.
     pub(crate) fn hint(&self, refusal: Refusal, mut ask: impl FnMut(&dyn Plugin) -> bool) -> Hint {
         let enabled = self.plugins.iter().enumerate();
         let mut hint = Hint::Skip;
-        for (place, enabled) in enabled.filter(|(place, _)| refusal.plugins.contains(*place)) {
+        for (index, enabled) in enabled.filter(|(index, _)| refusal.plugins.contains(*index)) {
             if !ask(&*enabled.plugin) {
                 continue;
             }
-            if refusal.pending.contains(place) {
+            if refusal.pending.contains(index) {
                 return Hint::Immediately;
             }
             if refusal.pending.is_empty() {
@@ -102,17 +102,18 @@ impl Profile {
         hint
     }
 
-    /// The place of a plugin.
-    pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
+    /// The index of a plugin in the profile.
+    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
         self.plugins.iter().position(|enabled| enabled.plugin.name() == name)
     }
 
-    /// The first plugin that holds a pod back. Each that is asked is told of, and what it said.
-    pub(crate) fn gate(&self, pod: &Pod, mut asked: impl FnMut(&'static str, bool)) -> Option<usize> {
-        self.plugins.iter().position(|Enabled { plugin, .. }| {
-            let is_free = plugin.pre_enqueue(pod);
-            asked(plugin.name(), is_free);
-            !is_free
+    /// The first plugin whose PreEnqueue holds the pod back. Calls `report` with the result of each plugin
+    /// called.
+    pub(crate) fn gate(&self, pod: &Pod, mut report: impl FnMut(&'static str, bool)) -> Option<usize> {
+        self.plugins.iter().position(|EnabledPlugin { plugin, .. }| {
+            let passes = plugin.pre_enqueue(pod);
+            report(plugin.name(), passes);
+            !passes
         })
     }
 }

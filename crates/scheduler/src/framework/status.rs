@@ -1,4 +1,4 @@
-//! Why a node, or every node, is not for a pod, and how people are told.
+//! Rejections of nodes, and the diagnosis that is published for an unschedulable pod.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,63 +6,63 @@ use std::fmt;
 use super::profile::PluginSet;
 use crate::cache::NodeIndex;
 
-/// What a refusal means, under the names of upstream's framework.
+/// Status code of a rejection, under kube-scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// It could be otherwise if pods were gone.
+    /// Preemption may help.
     Unschedulable,
-    /// No pod that is gone would help.
+    /// Preemption cannot help.
     UnschedulableAndUnresolvable,
-    /// Something that was begun has to come about first. The pod is tried at once when the plugin hints at it,
-    /// however often it was refused before.
+    /// The pod waits for an operation in progress. It is retried without backoff when the plugin's hint
+    /// returns true.
     Pending,
-    /// Nothing is known of it, because something went wrong. The pod is tried again after a while.
+    /// The plugin failed. The pod is retried after a backoff.
     Error,
 }
 
-/// Why a node, or every node, is not for a pod.
+/// Why a plugin rejected one node or all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     pub(crate) first: Cow<'static, str>,
-    /// Most have one reason only, and then nothing is allocated here.
+    /// Empty for most rejections, which therefore do not allocate.
     pub(crate) more: Vec<Cow<'static, str>>,
     pub(crate) code: Code,
 }
 
 impl Rejection {
-    /// A refusal, and what it means.
+    /// A rejection with this code.
     pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { first: reason.into(), more: Vec::new(), code }
     }
 
-    /// It could be otherwise if pods were gone.
+    /// A rejection that preemption may resolve.
     pub fn resolvable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::Unschedulable, reason)
     }
 
-    /// No pod that is gone would help.
+    /// A rejection that preemption cannot resolve.
     pub fn unresolvable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::UnschedulableAndUnresolvable, reason)
     }
 
-    /// Something went wrong.
+    /// An error of the plugin.
     pub fn error(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::Error, message)
     }
 
-    /// For one more reason.
+    /// Adds a reason.
     #[must_use]
     pub fn and(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
         self.more.push(reason.into());
         self
     }
 
-    /// What it means.
+    /// The status code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// Whether pods that are gone would help.
+    /// True if preemption may help.
     pub(crate) fn is_resolvable(&self) -> bool {
         matches!(self.code, Code::Unschedulable | Code::Pending)
     }
@@ -79,7 +79,7 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// How often each reason was given.
+/// Number of nodes by rejection reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram(Vec<(Cow<'static, str>, usize)>);
 
@@ -91,8 +91,8 @@ impl Histogram {
     }
 
     pub(crate) fn count(&mut self, reason: Cow<'static, str>, times: usize) {
-        // There are few different reasons, and most often it is the one of the last node.
-        match self.0.iter_mut().find(|(known, _)| *known == reason) {
+        // There are few different reasons, and most often it is the same as for the previous node.
+        match self.0.iter_mut().find(|(existing, _)| *existing == reason) {
             Some((_, count)) => *count += times,
             None => self.0.push((reason, times)),
         }
@@ -100,7 +100,7 @@ impl Histogram {
 }
 
 impl fmt::Display for Histogram {
-    /// In the order of the text, as upstream sorts it: `10 a, 2 b`.
+    /// Sorted by text, as kube-scheduler sorts it: `10 a, 2 b`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines: Vec<String> =
             self.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
@@ -109,37 +109,37 @@ impl fmt::Display for Histogram {
     }
 }
 
-/// What was found out about a pod that no node is for.
+/// Why a pod could not be scheduled.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
-    /// How many nodes there are.
+    /// Number of nodes in the cluster.
     pub(crate) nodes: usize,
-    /// Why no node had to be looked at.
+    /// The PreFilter rejection that applies to all nodes.
     pub(crate) before_nodes: Option<Rejection>,
     pub(crate) reasons: Histogram,
-    /// How many nodes were looked at and refused.
+    /// Number of nodes that were examined and rejected.
     pub(crate) refused: usize,
-    /// Why the others were not looked at.
+    /// Reason for the nodes that were not examined.
     pub(crate) unseen: Option<Cow<'static, str>>,
-    /// Nodes that could take the pod if others were gone.
+    /// Nodes on which preemption may help.
     pub(crate) resolvable: Vec<NodeIndex>,
-    /// Whether the node the pod was promised is out of the question.
+    /// True if preemption cannot help on the nominated node.
     pub(crate) nominated_is_unresolvable: bool,
-    /// Who refused.
+    /// Plugins that rejected the pod.
     pub(crate) plugins: PluginSet,
-    /// Who of them waits for something that was begun.
+    /// The subset of those that wait for an operation in progress.
     pub(crate) pending: PluginSet,
-    /// What came of trying to make room.
+    /// Message of the PostFilter plugins.
     pub(crate) after: String,
 }
 
 impl Diagnosis {
-    /// How many nodes there are.
+    /// Number of nodes in the cluster.
     pub fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// A pod that had found its node, where somebody refused it.
+    /// The diagnosis of a pod that was rejected after a node had been chosen.
     pub(crate) fn of_one_node(by: Option<usize>, rejection: &Rejection) -> Self {
         let mut diagnosis = Self { nodes: 1, ..Self::default() };
         if let Some(by) = by {
@@ -149,7 +149,7 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// Notes who has refused.
+    /// Records the plugin of a rejection.
     pub(crate) fn note(&mut self, by: usize, rejection: &Rejection) {
         self.plugins.insert(by);
         if rejection.code == Code::Pending {
@@ -157,7 +157,7 @@ impl Diagnosis {
         }
     }
 
-    /// Notes that a node was refused.
+    /// Records the rejection of a node.
     pub(crate) fn refuse(&mut self, node: NodeIndex, rejection: &Rejection) {
         self.reasons.add(rejection);
         self.refused += 1;
@@ -168,7 +168,7 @@ impl Diagnosis {
 }
 
 impl fmt::Display for Diagnosis {
-    /// As upstream words it: `0/3 nodes are available: 1 Too many pods, 2 Insufficient cpu.`
+    /// In kube-scheduler's wording: `0/3 nodes are available: 1 Too many pods, 2 Insufficient cpu.`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "0/{} nodes are available:", self.nodes)?;
         if let Some(rejection) = &self.before_nodes {
@@ -191,10 +191,10 @@ impl fmt::Display for Diagnosis {
     }
 }
 
-/// The longest text an event may have.
+/// Maximum length of an event's message.
 const MAX_NOTE: usize = 1024;
 
-/// A text that fits into an event.
+/// Truncates a text to the length of an event's message.
 pub(crate) fn shortened(text: &str) -> String {
     const MORE: &str = " ...";
     if text.len() <= MAX_NOTE {
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_are_told_as_upstream_tells_them() {
+    fn diagnosis_has_the_wording_of_kube_scheduler() {
         let mut diagnosis = Diagnosis { nodes: 4, ..Diagnosis::default() };
         assert_eq!(diagnosis.to_string(), "0/4 nodes are available:");
         let short = Rejection::resolvable("Insufficient cpu");
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_were_not_looked_at_are_told_of_too() {
+    fn diagnosis_includes_nodes_that_were_not_examined() {
         let unseen = Some("node(s) didn't satisfy plugin(s) [NodeAffinity]".into());
         let mut diagnosis = Diagnosis { nodes: 3, unseen, ..Diagnosis::default() };
         diagnosis.refuse(NodeIndex::new_for_test(0), &Rejection::resolvable("Too many pods"));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_an_event_is_cut() {
+    fn note_longer_than_an_event_allows_is_truncated() {
         assert_eq!(shortened("short"), "short");
         let long = shortened(&"ä".repeat(MAX_NOTE));
         assert!(long.len() <= MAX_NOTE && long.ends_with("ä ..."));

@@ -1,8 +1,8 @@
-//! Pods that have a node and wait until plugins allow them to go there.
+//! Waiting pods: they have a node and wait until Permit plugins allow the binding.
 //!
-//! Who waits is known to everybody who has the list, so that plugins can allow or refuse pods from wherever they
-//! learn that they may: in their own `permit`, when an event comes, in a task of theirs. What they say is noted
-//! here, and the task that schedules is woken to act on it.
+//! The list is shared with all plugins, so that they can allow or reject pods from anywhere: in their own
+//! `permit`, on a cluster event, or in a task of theirs. Verdicts are recorded here, and the scheduling
+//! task is woken to act on them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 
 use crate::view::Pod;
 
-/// Nobody waits longer, whatever a plugin says: upstream's `maxTimeout`.
+/// Upper limit of a Permit timeout: kube-scheduler's `maxTimeout`.
 const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 
-/// A pod of a cluster.
+/// Identifies a pod across clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId {
     pub(crate) cluster: ClusterId,
@@ -32,66 +32,66 @@ impl PodId {
     }
 }
 
-/// What becomes of a pod that waited.
+/// Decision about a waiting pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Allowed,
-    /// It is not for its node now.
+    /// A plugin rejected the pod, or its timeout expired.
     Rejected {
         plugin: String,
         message: String,
     },
-    /// It had to make room for another; nothing is wrong with it.
+    /// The pod was preempted; it counts as schedulable.
     Preempted {
         message: String,
     },
 }
 
-/// All pods that wait, of all clusters: there are never more than pods without a node. Clones are the same list.
+/// All waiting pods of all clusters, at most as many as there are unassigned pods. Clones share the list.
 #[derive(Clone, Default)]
 pub struct WaitingPods(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Something was decided.
+    /// Signals a new verdict.
     news: Notify,
 }
 
 #[derive(Default)]
 struct State {
     pods: HashMap<PodId, Waiting>,
-    /// In the order in which they began to wait.
+    /// By the order in which they began to wait.
     order: BTreeMap<u64, PodId>,
-    /// When a plugin has made a pod wait for too long.
+    /// Timeouts of single plugins.
     deadlines: BTreeSet<(Timestamp, PodId, &'static str)>,
-    /// What the scheduler has not acted on: each pod at most once.
+    /// Verdicts the scheduler has not acted on: at most one per pod.
     decided: VecDeque<(PodId, Verdict)>,
     added: u64,
 }
 
 struct Waiting {
     pod: Arc<Pod>,
-    /// Who has not allowed it yet, for how long that may take, and until when.
+    /// Plugins that have not allowed the pod yet, with the timeout and the deadline of each.
     pending: BTreeMap<&'static str, (Duration, Timestamp)>,
     is_decided: bool,
     added: u64,
 }
 
 impl WaitingPods {
-    /// A pod that waits; none if it does not.
+    /// A waiting pod; none if it does not wait.
     pub fn get(&self, cluster: &ClusterId, uid: &str) -> Option<WaitingPod> {
         let id = PodId::new(cluster, uid);
         let pod = Arc::clone(&self.state().pods.get(&id)?.pod);
         Some(WaitingPod { list: self.clone(), id, pod })
     }
 
-    /// Every pod of a cluster that waits, the one that has waited longest first.
+    /// All waiting pods of a cluster, in the order in which they began to wait.
     pub fn list(&self, cluster: &ClusterId) -> Vec<WaitingPod> {
         let state = self.state();
         let ids = state.order.values().filter(|id| id.cluster == *cluster);
-        let known = ids.filter_map(|id| Some((id, state.pods.get(id)?)));
-        known
+        let waiting = ids.filter_map(|id| Some((id, state.pods.get(id)?)));
+        waiting
             .map(|(id, waiting)| WaitingPod {
                 list: self.clone(),
                 id: id.clone(),
@@ -100,7 +100,7 @@ impl WaitingPods {
             .collect()
     }
 
-    /// Notes that a pod waits, and for whom how long.
+    /// Adds a pod that waits for these plugins, with the timeout of each.
     pub(crate) fn add(&self, id: PodId, pod: &Arc<Pod>, waits: &[(&'static str, Duration)], now: Timestamp) {
         let mut state = self.state();
         state.added += 1;
@@ -113,12 +113,12 @@ impl WaitingPods {
         state.pods.insert(id, Waiting { pod, pending, is_decided: false, added });
     }
 
-    /// Returns when something was decided. Safe to drop.
+    /// Waits for a verdict. Cancel-safe.
     pub(crate) async fn decided(&self) {
         self.0.news.notified().await;
     }
 
-    /// What was decided, and is acted on now: those pods do not wait any more.
+    /// Takes all verdicts and removes their pods from the list.
     pub(crate) fn take_decided(&self) -> Vec<(PodId, Verdict)> {
         let mut state = self.state();
         let decided: Vec<_> = state.decided.drain(..).collect();
@@ -130,12 +130,12 @@ impl WaitingPods {
         decided
     }
 
-    /// When the first one has waited for too long.
+    /// The earliest deadline.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.state().deadlines.first().map(|(until, ..)| *until)
     }
 
-    /// Refuses those who have waited for too long.
+    /// Rejects the pods whose deadline has passed.
     pub(crate) fn expire(&self, now: Timestamp) {
         let mut state = self.state();
         while let Some((until, id, plugin)) = state.deadlines.first().filter(|(until, ..)| *until <= now) {
@@ -150,32 +150,31 @@ impl WaitingPods {
         self.0.news.notify_one();
     }
 
-    /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.state().pods.len()
     }
 
-    /// Nobody waits any more, and what is still said of anybody counts for nothing.
+    /// Removes all pods; verdicts that arrive later are ignored.
     pub(crate) fn clear(&self) {
         *self.state() = State::default();
     }
 
     fn decide(&self, id: &PodId, verdict: Verdict) -> bool {
-        let is_news = self.state().decide(id, verdict);
-        if is_news {
+        let is_first = self.state().decide(id, verdict);
+        if is_first {
             self.0.news.notify_one();
         }
-        is_news
+        is_first
     }
 
-    /// Held for a few lines only, in which nothing panics.
+    /// The lock is held for a few lines only, in which nothing panics.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Notes what becomes of a pod. Whether that was not decided yet.
+    /// Records a verdict. False if the pod does not wait or already has one.
     fn decide(&mut self, id: &PodId, verdict: Verdict) -> bool {
         let Some(waiting) = self.pods.get_mut(id).filter(|waiting| !waiting.is_decided) else { return false };
         waiting.is_decided = true;
@@ -193,7 +192,7 @@ impl fmt::Debug for WaitingPods {
     }
 }
 
-/// A pod that has a node and waits until plugins allow it to go there.
+/// A pod that has a node and waits until Permit plugins allow the binding.
 #[derive(Clone, Debug)]
 pub struct WaitingPod {
     list: WaitingPods,
@@ -202,7 +201,7 @@ pub struct WaitingPod {
 }
 
 impl WaitingPod {
-    /// The pod, on its node.
+    /// The pod, with its chosen node.
     pub fn pod(&self) -> &Arc<Pod> {
         &self.pod
     }
@@ -213,7 +212,7 @@ impl WaitingPod {
         state.pods.get(&self.id).map_or_else(Vec::new, |waiting| waiting.pending.keys().copied().collect())
     }
 
-    /// Says that a plugin allows it. It goes to its node when all have that made it wait.
+    /// Records that a plugin allows the pod. It is bound once all pending plugins have.
     pub fn allow(&self, plugin: &str) {
         let mut state = self.list.state();
         let Some(waiting) = state.pods.get_mut(&self.id).filter(|waiting| !waiting.is_decided) else {
@@ -230,14 +229,14 @@ impl WaitingPod {
         }
     }
 
-    /// Refuses it, in the name of a plugin. Whether that was not decided before.
+    /// Rejects the pod in the name of a plugin. False if there was a verdict already.
     pub fn reject(&self, plugin: &str, message: impl Into<String>) -> bool {
         let verdict = Verdict::Rejected { plugin: plugin.to_owned(), message: message.into() };
         self.list.decide(&self.id, verdict)
     }
 
-    /// Has it make room for another. Unlike one that was refused it is simply tried again. Whether that was not
-    /// decided before.
+    /// Preempts the pod. Unlike a rejected one it is retried without counting as unschedulable. False if
+    /// there was a verdict already.
     pub fn preempt(&self, message: impl Into<String>) -> bool {
         self.list.decide(&self.id, Verdict::Preempted { message: message.into() })
     }
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_goes_when_everybody_has_allowed_it() {
+    fn waiting_pod_is_allowed_once_all_plugins_have_allowed_it() {
         let list = WaitingPods::default();
         let pod = waiting(&list, "p", &[("A", SECOND), ("B", 2 * SECOND)]);
         assert_eq!(pod.pending_plugins(), ["A", "B"]);
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_refuses_first_decides() {
+    fn first_rejection_of_a_waiting_pod_decides() {
         let list = WaitingPods::default();
         let pod = waiting(&list, "p", &[("A", SECOND), ("B", SECOND)]);
         assert!(pod.reject("B", "no"));
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn waiting_pod_is_rejected_at_its_deadline() {
         let list = WaitingPods::default();
         waiting(&list, "long", &[("A", Duration::from_secs(3600))]);
         waiting(&list, "short", &[("A", 10 * SECOND), ("B", Duration::from_millis(1500))]);
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_longest_is_listed_first_and_clusters_are_apart() {
+    fn waiting_pods_are_listed_by_cluster_in_order_of_waiting() {
         let list = WaitingPods::default();
         for name in ["b", "a", "c"] {
             waiting(&list, name, &[("A", SECOND)]);
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_acts_is_woken_also_if_it_was_not_waiting() {
+    async fn verdict_before_the_wait_is_not_missed() {
         let list = WaitingPods::default();
         assert!(waiting(&list, "p", &[("A", SECOND)]).preempt("make room"));
         list.decided().await;

@@ -1,11 +1,10 @@
-//! Names, helps and limits of what is counted: upstream's, letter by letter. Labels are in the order of their names,
-//! in which upstream's page has them.
+//! Names, help texts and buckets of the metrics, copied verbatim from kube-scheduler. Labels are sorted by
+//! name, as on kube-scheduler's metrics page.
 
 use std::sync::Arc;
 
 use coracle_base::metrics::{Buckets, Counter, Counters, Gauges, Histogram, Histograms, Metrics};
 
-/// All of them.
 #[derive(Debug)]
 pub(super) struct Families {
     pub(super) attempts: Counters<2>,

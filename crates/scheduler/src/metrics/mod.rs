@@ -1,6 +1,7 @@
-//! What the scheduler counts, under upstream's names (`pkg/scheduler/metrics/metrics.go`).
+//! Metrics of the scheduler, under kube-scheduler's names (`pkg/scheduler/metrics/metrics.go`).
 //!
-//! What is counted for every pod is looked up once and kept, so that counting is some additions.
+//! Series that change with every pod are looked up once and cached, so that an update costs a few
+//! additions.
 
 mod families;
 mod profile;
@@ -17,13 +18,14 @@ use crate::framework::{PluginSet, Profile};
 use families::Families;
 use profile::ProfileMetrics;
 
-/// Of a hundred attempts, so many tell how long each plugin took: upstream's `pluginMetricsSamplePercent`.
+/// Percentage of cycles in which single plugins are measured: kube-scheduler's
+/// `pluginMetricsSamplePercent`.
 pub(crate) const SAMPLED_PERCENT: u64 = 10;
 
-/// From so many attempts on they are not told apart.
+/// Attempt counts from here on share one label value.
 const MANY_ATTEMPTS: u32 = 15;
 
-/// What came of an attempt.
+/// Result of a scheduling attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptResult {
     Scheduled,
@@ -43,7 +45,7 @@ impl AttemptResult {
     }
 }
 
-/// Where pods wait.
+/// A part of the scheduling queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueName {
     Active,
@@ -63,13 +65,12 @@ impl QueueName {
     }
 }
 
-/// Everything that is counted.
 #[derive(Debug)]
 pub(crate) struct SchedulerMetrics {
     families: Families,
     profiles: Vec<ProfileMetrics>,
     pending: [Arc<Gauge>; 4],
-    /// Pods that are added, which most are that come to a queue.
+    /// Incoming pods of the event that adds a pod, the most frequent one.
     added: OnceLock<Arc<Counter>>,
     binding: OnceLock<Arc<Gauge>>,
     in_flight: OnceLock<Arc<Gauge>>,
@@ -94,33 +95,33 @@ impl SchedulerMetrics {
         }
     }
 
-    /// An attempt is over that took so long, with all that came after it.
+    /// Counts an attempt, with its duration including binding.
     pub(crate) fn attempted(&self, profile: usize, result: AttemptResult, took: Duration) {
         self.profiles[profile].attempted(&self.families, result, took);
     }
 
-    /// A node has been found or not.
+    /// Records the duration of the scheduling algorithm.
     pub(crate) fn algorithm(&self, took: Duration) {
         self.families.algorithm_duration.observe_duration(took);
     }
 
-    /// What an attempt cost.
+    /// Adds the trace of a cycle.
     pub(crate) fn traced(&self, profile: usize, trace: &Trace) {
         self.profiles[profile].traced(&self.families, trace);
     }
 
-    /// A point was passed outside of an attempt.
+    /// Records an extension point outside of a scheduling cycle.
     pub(crate) fn passed(&self, profile: usize, point: Point, status: Status, took: Duration) {
         self.profiles[profile].passed(&self.families, point, status, took);
     }
 
-    /// A plugin was asked outside of an attempt.
-    pub(crate) fn asked(&self, plugin: &str, point: Point, status: Status, took: Duration) {
+    /// Records a plugin call outside of a scheduling cycle.
+    pub(crate) fn plugin_called(&self, plugin: &str, point: Point, status: Status, took: Duration) {
         let labels = [point.as_str(), plugin, status.as_str()];
         self.families.plugin_duration.with(labels).observe_duration(took);
     }
 
-    /// A pod was bound after so many attempts, so long after it could first be tried.
+    /// Counts a bound pod, with its number of attempts and the time since it could first be tried.
     pub(crate) fn scheduled(&self, attempts: u32, took: Duration, was_flushed: bool) {
         self.families.scheduling_attempts.observe(attempts.into());
         let label = if attempts >= MANY_ATTEMPTS { "15+".to_owned() } else { attempts.to_string() };
@@ -130,20 +131,20 @@ impl SchedulerMetrics {
         }
     }
 
-    /// A plugin was asked whether an event helps a pod.
+    /// Records a queueing hint.
     pub(crate) fn hinted(&self, plugin: &str, event: &str, helps: bool, took: Duration) {
         let hint = if helps { "Queue" } else { "QueueSkip" };
         self.families.hint_duration.with([event, hint, plugin]).observe_duration(took);
     }
 
-    /// An event was taken in.
+    /// Records the handling of an event.
     pub(crate) fn handled(&self, event: &str, took: Duration) {
         self.families.event_handling.with([event]).observe_duration(took);
     }
 
-    /// A pod has come to a queue because of an event.
+    /// Counts a pod that enters a queue because of an event.
     pub(crate) fn incoming(&self, queue: QueueName, event: &'static str) {
-        // One that is held back is in the pool of those that are not schedulable, as upstream has it.
+        // kube-scheduler counts gated pods in the pool of unschedulable ones.
         let name = if queue == QueueName::Gated { QueueName::Unschedulable } else { queue };
         if name == QueueName::Active && event == crate::queue::ADDED {
             self.added.get_or_init(|| self.families.incoming_pods.with([event, name.as_str()])).inc();
@@ -152,49 +153,49 @@ impl SchedulerMetrics {
         }
     }
 
-    /// So many more pods wait somewhere, or less.
+    /// Changes the number of pods in a queue.
     pub(crate) fn pending(&self, queue: QueueName, more: f64) {
         self.pending[queue as usize].add(more);
     }
 
-    /// A pod was refused by these plugins, or is not any more.
+    /// Changes the number of pods these plugins reject.
     pub(crate) fn unschedulable(&self, profile: usize, plugins: PluginSet, more: f64) {
         self.profiles[profile].unschedulable(&self.families, plugins, more);
     }
 
-    /// Somebody tried to make room.
+    /// Counts a preemption attempt.
     pub(crate) fn preempted(&self) {
         self.families.preemption_attempts.inc();
     }
 
-    /// So many pods have to go for one.
+    /// Records the number of victims of a preemption.
     pub(crate) fn victims(&self, count: usize) {
         self.families.preemption_victims.observe(count as f64);
     }
 
-    /// Victims have been sent away, or not.
-    pub(crate) fn sent_away(&self, succeeded: bool, took: Duration) {
+    /// Records the eviction of victims.
+    pub(crate) fn evicted(&self, succeeded: bool, took: Duration) {
         let result = [if succeeded { "success" } else { "error" }];
         self.families.preemption_duration.with(result).observe_duration(took);
         self.families.preemption_executions.with(result).inc();
     }
 
-    /// So many more pods are being brought to their nodes, or less.
+    /// Changes the number of binding cycles in progress.
     pub(crate) fn binding(&self, more: f64) {
         self.binding.get_or_init(|| self.families.goroutines.with(["binding"])).add(more);
     }
 
-    /// So many more pods are being tried, or less.
+    /// Changes the number of pods in a scheduling attempt.
     pub(crate) fn in_flight(&self, more: f64) {
         self.in_flight.get_or_init(|| self.families.inflight_events.with(["PodPopped"])).add(more);
     }
 
-    /// A pod waited to be allowed.
+    /// Records how long a pod waited for Permit plugins.
     pub(crate) fn waited(&self, status: Status, took: Duration) {
         self.families.permit_wait.with([status.as_str()]).observe_duration(took);
     }
 
-    /// So much more is known, or less.
+    /// Changes the size of the cache.
     pub(crate) fn cached(&self, [nodes, pods, assumed]: [f64; 3]) {
         for (gauge, more) in self.cache.iter().zip([nodes, pods, assumed]) {
             if more != 0.0 {

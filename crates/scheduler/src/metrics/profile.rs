@@ -1,4 +1,4 @@
-//! What is counted for each profile, with the series that are needed for every pod looked up once.
+//! Metrics of one profile, with cached series for everything that changes with every pod.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::families::Families;
 use crate::cycle::{Point, Status, Trace};
 use crate::framework::{PluginSet, Profile};
 
-/// A series that is there once something was counted.
+/// A series that is created at its first use.
 type Lazy<M> = OnceLock<Arc<M>>;
 
-/// What is counted of one plugin for every pod.
+/// Cached series of one plugin.
 #[derive(Debug, Default)]
 struct PluginMetrics {
     name: &'static str,
@@ -45,9 +45,9 @@ impl ProfileMetrics {
     }
 
     pub(super) fn attempted(&self, families: &Families, result: AttemptResult, took: Duration) {
-        let (place, labels) = (result as usize, [&*self.name, result.as_str()]);
-        self.attempts[place].get_or_init(|| families.attempts.with(labels)).inc();
-        let durations = self.attempt_durations[place].get_or_init(|| families.attempt_duration.with(labels));
+        let (index, labels) = (result as usize, [&*self.name, result.as_str()]);
+        self.attempts[index].get_or_init(|| families.attempts.with(labels)).inc();
+        let durations = self.attempt_durations[index].get_or_init(|| families.attempt_duration.with(labels));
         durations.observe_duration(took);
     }
 
@@ -61,21 +61,21 @@ impl ProfileMetrics {
         for (point, status, took) in &trace.points {
             self.passed(families, *point, *status, *took);
         }
-        for (point, place, times) in &trace.evaluations {
-            let plugin = &self.plugins[*place];
+        for (point, index, times) in &trace.evaluations {
+            let plugin = &self.plugins[*index];
             let series = plugin.evaluations[*point as usize]
                 .get_or_init(|| families.evaluations.with([point.as_str(), plugin.name, &*self.name]));
             series.add((*times).into());
         }
-        for (point, place, status, took) in &trace.plugins {
-            let labels = [point.as_str(), self.plugins[*place].name, status.as_str()];
+        for (point, index, status, took) in &trace.plugins {
+            let labels = [point.as_str(), self.plugins[*index].name, status.as_str()];
             families.plugin_duration.with(labels).observe_duration(*took);
         }
     }
 
     pub(super) fn unschedulable(&self, families: &Families, plugins: PluginSet, more: f64) {
-        for (place, plugin) in self.plugins.iter().enumerate() {
-            if plugins.contains(place) {
+        for (index, plugin) in self.plugins.iter().enumerate() {
+            if plugins.contains(index) {
                 let labels = [plugin.name, &*self.name];
                 plugin.unschedulable.get_or_init(|| families.unschedulable_pods.with(labels)).add(more);
             }

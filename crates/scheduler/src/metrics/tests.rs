@@ -1,9 +1,9 @@
-//! What the page of metrics tells.
+//! The text of the metrics endpoint.
 
 use std::time::Duration;
 
 use super::*;
-use crate::fixture::{decide, node, pod, profile, turns, wanting, world};
+use crate::fixture::{cluster_state, cycle_state, decide, node, pod, profile, wanting};
 
 fn counted(count: impl FnOnce(&SchedulerMetrics)) -> String {
     let metrics = Metrics::default();
@@ -13,12 +13,12 @@ fn counted(count: impl FnOnce(&SchedulerMetrics)) -> String {
 
 fn has(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(text.lines().any(|told| told == *line), "{line} in\n{text}");
+        assert!(text.lines().any(|actual| actual == *line), "{line} in\n{text}");
     }
 }
 
 #[test]
-fn what_is_always_told() {
+fn unlabelled_metrics_are_exposed_from_the_start() {
     let text = counted(|_| {});
     has(
         &text,
@@ -35,17 +35,17 @@ fn what_is_always_told() {
             "scheduler_scheduling_algorithm_duration_seconds_count 0",
         ],
     );
-    assert!(!text.contains("scheduler_schedule_attempts_total{"), "nothing was tried");
+    assert!(!text.contains("scheduler_schedule_attempts_total{"), "no attempt was counted");
 }
 
 #[test]
-fn limits_are_upstreams() {
+fn buckets_are_those_of_kube_scheduler() {
     let text = counted(|metrics| {
         let second = Duration::from_secs(1);
         metrics.attempted(0, AttemptResult::Scheduled, second);
         metrics.scheduled(17, second, true);
         metrics.passed(0, Point::Bind, Status::Success, second);
-        metrics.asked("NodeName", Point::PreEnqueue, Status::Skip, second);
+        metrics.plugin_called("NodeName", Point::PreEnqueue, Status::Skip, second);
         metrics.waited(Status::Unschedulable, second);
         metrics.victims(3);
     });
@@ -68,14 +68,15 @@ fn limits_are_upstreams() {
 }
 
 #[test]
-fn an_attempt_tells_what_it_cost() {
-    let mut world = world(&[node("n1", serde_json::json!({})), node("n2", serde_json::json!({}))], &[]);
+fn traced_cycle_is_added_to_the_metrics() {
+    let mut state =
+        cluster_state(&[node("n1", serde_json::json!({})), node("n2", serde_json::json!({}))], &[]);
     let wanted = pod("p", serde_json::json!({"spec": wanting("1")}));
-    assert!(decide(&mut world, &wanted).is_ok());
+    assert!(decide(&mut state, &wanted).is_ok());
     let profile = profile();
     let mut trace = Trace::new(coracle_base::ManualClock::starting_at(Default::default()).clock());
     trace.restart(true);
-    crate::cycle::schedule(&profile, &mut world, &wanted, &mut turns(), &mut trace);
+    crate::cycle::schedule(&profile, &mut state, &wanted, &mut cycle_state(), &mut trace);
     let text = counted(|metrics| metrics.traced(0, &trace));
     let point = |name: &str| {
         format!(

@@ -1,11 +1,11 @@
-//! A node should not run out of one thing while much of another is left.
+//! NodeResourcesBalancedAllocation: prefers nodes on which the pod balances CPU and memory utilization.
 
 use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore, Plugin, PreScore};
 use crate::view::{Pod, Resources};
-use crate::world::World;
 
 pub(crate) struct NodeResourcesBalancedAllocation;
 
@@ -14,8 +14,13 @@ impl Plugin for NodeResourcesBalancedAllocation {
         "NodeResourcesBalancedAllocation"
     }
 
-    fn pre_score<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
-        // Who wants nothing changes no balance, and would come to one node with all the others.
+    fn pre_score<'w>(
+        &'w self,
+        _state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
+        // A pod without requests does not change the balance, so all such pods would get the same node.
         if pod.requests.milli_cpu == 0 && pod.requests.memory == 0 {
             return PreScore::Skip;
         }
@@ -28,7 +33,7 @@ struct Balance<'w> {
 }
 
 impl NodeScore for Balance<'_> {
-    /// By how much the balance is better with the pod than without: between half of the most and all of it.
+    /// Change of the balance caused by the pod, scaled around `MAX_NODE_SCORE / 2`.
     fn score(&self, info: &NodeInfo) -> i64 {
         let (offered, taken) = (info.allocatable(), &info.requested);
         let balance = |cpu: i64, memory: i64| {
@@ -47,7 +52,7 @@ impl NodeScore for Balance<'_> {
     }
 }
 
-/// How much of what a node has is taken; none if it has nothing of it.
+/// Utilized fraction of a resource; none if the node has none of it.
 fn share(taken: i64, offered: i64) -> Option<f64> {
     (offered != 0).then(|| (taken as f64 / offered as f64).min(1.0))
 }

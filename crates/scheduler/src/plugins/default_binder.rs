@@ -1,4 +1,4 @@
-//! Telling the server where a pod runs.
+//! DefaultBinder: binds a pod through its `binding` subresource.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use coracle_runtime::Objects;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
+use crate::cluster_state::ClusterState;
 use crate::framework::{BindError, Binding, Plugin};
 use crate::view::Pod;
-use crate::world::World;
 
 pub(crate) struct DefaultBinder {
-    /// None where nothing is written, as in a simulation.
+    /// None in a simulation, where nothing is written.
     pods: Option<Objects>,
 }
 
@@ -26,10 +26,10 @@ impl Plugin for DefaultBinder {
         "DefaultBinder"
     }
 
-    fn bind(&self, world: &World, pod: &Arc<Pod>, node: &str) -> Option<Binding> {
+    fn bind(&self, state: &ClusterState, pod: &Arc<Pod>, node: &str) -> Option<Binding> {
         let pods = self.pods.clone()?;
         let metadata = &pod.metadata;
-        let key = world.key_of(pod);
+        let key = state.key_of(pod);
         let body = json!({
             "apiVersion": "v1",
             "kind": "Binding",

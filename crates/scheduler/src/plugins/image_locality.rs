@@ -1,14 +1,15 @@
-//! Nodes that have a pod's images already, unless nearly nobody else has them: all pods would come there.
+//! ImageLocality: prefers nodes that have a pod's images already. Images that few nodes have count less;
+//! otherwise all pods with the image would be placed on those nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore, Plugin, PreScore};
 use crate::view::Pod;
-use crate::world::World;
 
-/// Images smaller than that are not worth it, and beyond the other, for each container, more do not count.
+/// Total image size below which the score is zero, and size per container above which it does not increase.
 const MIN_THRESHOLD: i64 = 23 * 1024 * 1024;
 const MAX_CONTAINER_THRESHOLD: i64 = 1000 * 1024 * 1024;
 
@@ -19,20 +20,25 @@ impl Plugin for ImageLocality {
         "ImageLocality"
     }
 
-    fn pre_score<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
-        let images: Vec<_> = pod.images.iter().filter_map(|image| world.cache.image(image)).collect();
-        // No node would get anything.
+    fn pre_score<'w>(
+        &'w self,
+        state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
+        let images: Vec<_> = pod.images.iter().filter_map(|image| state.cache.image(image)).collect();
+        // Every node would get the lowest score.
         if images.is_empty() {
             return PreScore::Skip;
         }
         let most = MAX_CONTAINER_THRESHOLD * i64::try_from(pod.containers).unwrap_or(1);
-        PreScore::Score(Box::new(Local { images, nodes: world.cache.known_order().len(), most }))
+        PreScore::Score(Box::new(Local { images, nodes: state.cache.cached_order().len(), most }))
     }
 }
 
 struct Local<'w> {
     images: Vec<&'w HashMap<NodeIndex, i64>>,
-    /// How many nodes there are.
+    /// Number of nodes in the cluster.
     nodes: usize,
     most: i64,
 }

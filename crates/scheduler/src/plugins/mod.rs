@@ -1,6 +1,6 @@
-//! The rules of the default profile, one file each, and the table of them.
+//! The plugins of the default profile, one file each, and the table of them.
 //!
-//! `DynamicResources` comes with the node, which has the devices it is about.
+//! `DynamicResources` will be added with the node, which has the devices it allocates.
 
 mod balanced_allocation;
 mod default_binder;
@@ -30,18 +30,18 @@ use coracle_runtime::Objects;
 pub(crate) use volume_binding::VolumeWriter;
 
 use crate::config::{ConfigError, PluginConfig, ProfileConfig};
-use crate::framework::profile::{Enabled, MAX_PLUGINS, Profile};
+use crate::framework::profile::{EnabledPlugin, MAX_PLUGINS, Profile};
 use crate::framework::{Handle, MAX_NODE_SCORE, Plugin};
 use crate::registry::{PluginContext, PluginFeed, Registry};
 
-/// What plugins that write need; nothing is written without it.
+/// Clients of the plugins that write; without them nothing is written.
 #[derive(Clone, Default)]
 pub(crate) struct Writers {
     pub(crate) pods: Option<Objects>,
     pub(crate) volumes: Option<VolumeWriter>,
 }
 
-/// The plugins of the default profile in upstream's order, each with what it weighs there.
+/// The plugins of the default profile in kube-scheduler's order, with their default weights.
 fn default_plugins(config: &ProfileConfig, writers: &Writers) -> Vec<(Arc<dyn Plugin>, i64)> {
     let affinity = inter_pod_affinity::InterPodAffinity::new(config.hard_pod_affinity_weight);
     vec![
@@ -66,10 +66,10 @@ fn default_plugins(config: &ProfileConfig, writers: &Writers) -> Vec<(Arc<dyn Pl
     ]
 }
 
-/// More than that no plugin can weigh, so that no sum of scores is too large for a number.
+/// Maximum weight of a plugin; it keeps the sum of weighted scores below `i64::MAX`.
 const MAX_WEIGHT: i64 = i64::MAX / MAX_NODE_SCORE / MAX_PLUGINS as i64;
 
-/// A profile as it was asked for.
+/// Builds a profile from its configuration.
 pub(crate) fn profile(
     config: &ProfileConfig,
     registry: &Registry,
@@ -78,20 +78,20 @@ pub(crate) fn profile(
     mut feed: Option<PluginFeed<'_>>,
 ) -> Result<Profile, ConfigError> {
     let is_disabled = |name: &str| config.disabled.iter().any(|disabled| disabled == name || disabled == "*");
-    let (left_out, mut plugins): (Vec<_>, Vec<_>) =
+    let (disabled, mut plugins): (Vec<_>, Vec<_>) =
         default_plugins(config, writers).into_iter().partition(|(plugin, _)| is_disabled(plugin.name()));
     for wanted in &config.enabled {
         let PluginConfig { name, weight, args } = wanted;
         let is_it = |(plugin, _): &&(Arc<dyn Plugin>, i64)| plugin.name() == name;
-        if let Some(place) = plugins.iter().position(|known| is_it(&known)) {
-            plugins[place].1 = weight.unwrap_or(plugins[place].1);
+        if let Some(position) = plugins.iter().position(|builtin| is_it(&builtin)) {
+            plugins[position].1 = weight.unwrap_or(plugins[position].1);
             continue;
         }
-        if let Some((plugin, known)) = left_out.iter().find(is_it) {
-            plugins.push((Arc::clone(plugin), weight.unwrap_or(*known)));
+        if let Some((plugin, builtin)) = disabled.iter().find(is_it) {
+            plugins.push((Arc::clone(plugin), weight.unwrap_or(*builtin)));
             continue;
         }
-        let feed = feed.as_mut().map(PluginFeed::again);
+        let feed = feed.as_mut().map(PluginFeed::reborrow);
         let mut context = PluginContext { profile: &config.scheduler_name, args, handle, feed };
         let (profile, plugin) = (config.scheduler_name.clone(), name.clone());
         match registry.make(name, &mut context) {
@@ -100,13 +100,13 @@ pub(crate) fn profile(
             Some(Ok(plugin)) => plugins.push((plugin, weight.unwrap_or(1))),
         }
     }
-    let weighed = plugins.into_iter().map(|(plugin, weight)| {
+    let weighted = plugins.into_iter().map(|(plugin, weight)| {
         let weight = config.weights.get(plugin.name()).copied().unwrap_or(weight);
-        Enabled { plugin, weight }
+        EnabledPlugin { plugin, weight }
     });
     checked(Profile {
         scheduler_name: config.scheduler_name.as_str().into(),
-        plugins: weighed.collect(),
+        plugins: weighted.collect(),
         percentage_of_nodes_to_score: config.percentage_of_nodes_to_score.unwrap_or(0),
     })
 }
@@ -117,7 +117,7 @@ fn checked(profile: Profile) -> Result<Profile, ConfigError> {
         return Err(ConfigError::TooManyPlugins { profile: name(), most: MAX_PLUGINS });
     }
     match profile.plugins.iter().find(|enabled| !(0..=MAX_WEIGHT).contains(&enabled.weight)) {
-        Some(Enabled { plugin, weight }) => Err(ConfigError::Weight {
+        Some(EnabledPlugin { plugin, weight }) => Err(ConfigError::Weight {
             profile: name(),
             plugin: plugin.name().to_owned(),
             weight: *weight,

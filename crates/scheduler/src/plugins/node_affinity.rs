@@ -1,15 +1,15 @@
-//! Pods that want nodes with certain labels or names.
+//! NodeAffinity: node selector and node affinity of pods.
 
 use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{
     About, ClusterEvent, Filter, NodeFilter, NodeScore, Plugin, PreFilter, PreScore, Rejection,
     normalize_by_largest,
 };
 use crate::view::affinity::{NodeSelectorTerm, Weighted};
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 const REASON: &str = "node(s) didn't match Pod's node affinity/selector";
 const CONFLICT: &str = "pod affinity terms conflict";
@@ -21,7 +21,7 @@ impl Plugin for NodeAffinity {
         "NodeAffinity"
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         let required = pod.affinity.as_ref().and_then(|affinity| affinity.node_required.as_ref());
         if required.is_none() && pod.node_selector.is_empty() {
             return PreFilter::Skip;
@@ -30,14 +30,19 @@ impl Plugin for NodeAffinity {
         match required.and_then(|required| required.names()) {
             Some(names) if names.is_empty() => PreFilter::Reject(Rejection::unresolvable(CONFLICT)),
             Some(names) => {
-                let nodes = names.iter().filter_map(|name| world.cache.find(name));
+                let nodes = names.iter().filter_map(|name| state.cache.find(name));
                 PreFilter::Only(nodes.map(|info| info.index).collect(), filter)
             }
             None => PreFilter::Filter(filter),
         }
     }
 
-    fn pre_score<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+    fn pre_score<'w>(
+        &'w self,
+        _state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
         match &pod.affinity {
             Some(affinity) if !affinity.node_preferred.is_empty() => {
                 PreScore::Score(Box::new(Preferred { terms: &affinity.node_preferred }))
@@ -50,13 +55,13 @@ impl Plugin for NodeAffinity {
         about == About::Node
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         let Some((old, new)) = event.node() else { return false };
         is_wanted(pod, new) && old.is_none_or(|old| !is_wanted(pod, old))
     }
 }
 
-/// Whether a pod wants to be on a node, as far as labels and names go.
+/// True if a node matches the pod's node selector and required node affinity.
 pub(crate) fn is_wanted(pod: &Pod, node: &Node) -> bool {
     pod.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
         && (pod.affinity.as_ref())

@@ -1,11 +1,11 @@
-//! A node must have declared what a pod needs beyond what all nodes can.
+//! NodeDeclaredFeatures: a node must have declared the features that a pod requires.
 
 use std::sync::Arc;
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
-use crate::world::World;
 
 const REASON: &str = "node(s) didn't match Pod's required features";
 
@@ -16,7 +16,7 @@ impl Plugin for NodeDeclaredFeatures {
         "NodeDeclaredFeatures"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         if pod.needed_features.is_empty() {
             return PreFilter::Skip;
         }
@@ -27,8 +27,8 @@ impl Plugin for NodeDeclaredFeatures {
         about == About::Node
     }
 
-    fn hint(&self, _world: &World, _pod: &Pod, event: &ClusterEvent) -> bool {
-        // What a pod needs cannot change.
+    fn hint(&self, _state: &ClusterState, _pod: &Pod, event: &ClusterEvent) -> bool {
+        // The features a pod requires cannot change.
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::NodeChanged { changes, .. } => changes.features,

@@ -1,11 +1,11 @@
-//! Pods that say themselves which node they want.
+//! NodeName: pods with `spec.nodeName` fit that node only.
 
 use std::sync::Arc;
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
-use crate::world::World;
 
 const REASON: &str = "node(s) didn't match the requested node name";
 
@@ -16,7 +16,7 @@ impl Plugin for NodeName {
         "NodeName"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         if pod.node_name.is_empty() {
             return PreFilter::Skip;
         }
@@ -27,7 +27,7 @@ impl Plugin for NodeName {
         about == About::Node
     }
 
-    fn hint(&self, _world: &World, _pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, _pod: &Pod, event: &ClusterEvent) -> bool {
         matches!(event, ClusterEvent::NodeAdded(_))
     }
 }

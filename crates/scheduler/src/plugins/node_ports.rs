@@ -1,12 +1,12 @@
-//! A port of a node is taken once.
+//! NodePorts: a host port of a node can be used by one pod only.
 
 use std::sync::Arc;
 
-use crate::cache::{NodeInfo, collide};
+use crate::cache::{NodeInfo, ports_conflict};
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
 use crate::view::pod::HostPort;
-use crate::world::World;
 
 const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
 
@@ -17,7 +17,7 @@ impl Plugin for NodePorts {
         "NodePorts"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         if pod.host_ports.is_empty() {
             return PreFilter::Skip;
         }
@@ -28,12 +28,13 @@ impl Plugin for NodePorts {
         matches!(about, About::Node | About::PodGone)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::PodGone(gone) => {
-                let collides = |port: &HostPort| gone.host_ports.iter().any(|taken| collide(port, taken));
-                gone.has_place() && pod.host_ports.iter().any(collides)
+                let collides =
+                    |port: &HostPort| gone.host_ports.iter().any(|taken| ports_conflict(port, taken));
+                gone.occupies_node() && pod.host_ports.iter().any(collides)
             }
             _ => false,
         }
@@ -47,7 +48,7 @@ struct Free<'w> {
 
 impl<'w> NodeFilter<'w> for Free<'w> {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
-        if info.has_taken_any(self.wanted) { Err(Rejection::resolvable(REASON)) } else { Ok(()) }
+        if info.has_any_in_use(self.wanted) { Err(Rejection::resolvable(REASON)) } else { Ok(()) }
     }
 
     fn boxed(&self) -> Filter<'w> {

@@ -1,15 +1,16 @@
-//! A node must have what a pod wants, and the one with the most left over is best.
+//! NodeResourcesFit: a node must have enough free resources, and scores higher the more remain free
+//! (LeastAllocated).
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{
     About, ClusterEvent, Code, Filter, MAX_NODE_SCORE, NodeFilter, NodeScore, Plugin, PreFilter, PreScore,
     Rejection,
 };
 use crate::view::{Node, Pod, Resources};
-use crate::world::World;
 
 pub(crate) struct NodeResourcesFit;
 
@@ -18,11 +19,16 @@ impl Plugin for NodeResourcesFit {
         "NodeResourcesFit"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         PreFilter::Filter(Box::new(Fits { wanted: &pod.requests }))
     }
 
-    fn pre_score<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>, _nodes: &[NodeIndex]) -> PreScore<'w> {
+    fn pre_score<'w>(
+        &'w self,
+        _state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        _nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
         PreScore::Score(Box::new(LeastAllocated { wanted: &pod.assumed_requests }))
     }
 
@@ -30,9 +36,9 @@ impl Plugin for NodeResourcesFit {
         matches!(about, About::Node | About::PodGone | About::PodChanged | About::PendingPod)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
-            ClusterEvent::PodGone(gone) => gone.has_place(),
+            ClusterEvent::PodGone(gone) => gone.occupies_node(),
             ClusterEvent::PodChanged { old, new, changes } => {
                 changes.scaled_down && freed_some(&pod.requests, &old.requests, &new.requests)
             }
@@ -50,12 +56,12 @@ impl Plugin for NodeResourcesFit {
     }
 }
 
-/// Whether a pod would fit if nothing else were there.
+/// True if a pod fits on a node without other pods.
 fn fits_alone(pod: &Pod, node: &Arc<Node>) -> bool {
     Fits { wanted: &pod.requests }.filter(&NodeInfo::alone(Arc::clone(node))).is_ok()
 }
 
-/// Whether less of something is taken that is wanted.
+/// True if the use of a requested resource decreased.
 fn freed_some(wanted: &Resources, before: &Resources, now: &Resources) -> bool {
     (wanted.milli_cpu > 0 && now.milli_cpu < before.milli_cpu)
         || (wanted.memory > 0 && now.memory < before.memory)
@@ -63,7 +69,7 @@ fn freed_some(wanted: &Resources, before: &Resources, now: &Resources) -> bool {
         || (wanted.scalars.iter()).any(|(name, amount)| *amount > 0 && now.scalar(name) < before.scalar(name))
 }
 
-/// Whether a node has more of something that is wanted, or room for more pods.
+/// True if a node has more of a requested resource, or allows more pods.
 fn offers_more(wanted: &Resources, before: &Resources, now: &Resources) -> bool {
     now.pods > before.pods || freed_some(wanted, now, before)
 }
@@ -73,18 +79,18 @@ struct Fits<'w> {
     wanted: &'w Resources,
 }
 
-/// What a node is short of, while it is looked at.
+/// Resources of which a node has too little, collected while it is checked.
 #[derive(Default)]
-struct Short {
+struct Shortage {
     rejection: Option<Rejection>,
 }
 
-impl Short {
+impl Shortage {
     fn of(&mut self, wanted: i64, offered: i64, taken: i64, reason: impl FnOnce() -> Cow<'static, str>) {
         if wanted <= 0 || wanted <= offered - taken {
             return;
         }
-        // More than the node has at all is not to be had by anybody's going.
+        // Preemption cannot help if the node does not have that much at all.
         let resolvable = wanted <= offered;
         self.note(reason(), resolvable);
     }
@@ -93,8 +99,8 @@ impl Short {
         self.rejection = Some(match self.rejection.take() {
             None if resolvable => Rejection::resolvable(reason),
             None => Rejection::unresolvable(reason),
-            Some(known) if resolvable => known.and(reason),
-            Some(known) => Rejection { code: Code::UnschedulableAndUnresolvable, ..known.and(reason) },
+            Some(existing) if resolvable => existing.and(reason),
+            Some(existing) => Rejection { code: Code::UnschedulableAndUnresolvable, ..existing.and(reason) },
         });
     }
 }
@@ -102,21 +108,21 @@ impl Short {
 impl<'w> NodeFilter<'w> for Fits<'w> {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
         let (wanted, offered, taken) = (self.wanted, info.allocatable(), &info.requested);
-        let mut short = Short::default();
+        let mut shortage = Shortage::default();
         if i64::try_from(info.pods.len()).unwrap_or(i64::MAX) >= offered.pods {
-            short.note("Too many pods".into(), true);
+            shortage.note("Too many pods".into(), true);
         }
-        short.of(wanted.milli_cpu, offered.milli_cpu, taken.milli_cpu, || "Insufficient cpu".into());
-        short.of(wanted.memory, offered.memory, taken.memory, || "Insufficient memory".into());
-        short.of(wanted.ephemeral_storage, offered.ephemeral_storage, taken.ephemeral_storage, || {
+        shortage.of(wanted.milli_cpu, offered.milli_cpu, taken.milli_cpu, || "Insufficient cpu".into());
+        shortage.of(wanted.memory, offered.memory, taken.memory, || "Insufficient memory".into());
+        shortage.of(wanted.ephemeral_storage, offered.ephemeral_storage, taken.ephemeral_storage, || {
             "Insufficient ephemeral-storage".into()
         });
         for (name, amount) in &wanted.scalars {
-            short.of(*amount, offered.scalar(name), taken.scalar(name), || {
+            shortage.of(*amount, offered.scalar(name), taken.scalar(name), || {
                 format!("Insufficient {name}").into()
             });
         }
-        short.rejection.map_or(Ok(()), Err)
+        shortage.rejection.map_or(Ok(()), Err)
     }
 
     fn boxed(&self) -> Filter<'w> {
@@ -135,13 +141,13 @@ impl NodeScore for LeastAllocated<'_> {
             share_left(offered.milli_cpu, taken.milli_cpu + self.wanted.milli_cpu),
             share_left(offered.memory, taken.memory + self.wanted.memory),
         ];
-        let known = shares.iter().flatten();
-        let count = known.clone().count();
-        known.sum::<i64>() / i64::try_from(count.max(1)).unwrap_or(1)
+        let existing = shares.iter().flatten();
+        let count = existing.clone().count();
+        existing.sum::<i64>() / i64::try_from(count.max(1)).unwrap_or(1)
     }
 }
 
-/// How much is left; none if the node has nothing of it anyway.
+/// The free fraction of a resource, scaled to a score; none if the node has none of it.
 fn share_left(offered: i64, taken: i64) -> Option<i64> {
     (offered != 0).then(|| if taken > offered { 0 } else { (offered - taken) * MAX_NODE_SCORE / offered })
 }

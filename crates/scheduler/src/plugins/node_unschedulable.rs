@@ -1,12 +1,12 @@
-//! Nodes that take no more pods, but for those who do not mind.
+//! NodeUnschedulable: cordoned nodes reject pods that do not tolerate the unschedulable taint.
 
 use std::sync::Arc;
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::taint::{Effect, Taint};
 use crate::view::{Pod, Toleration};
-use crate::world::World;
 
 const REASON: &str = "node(s) were unschedulable";
 const TAINT: &str = "node.kubernetes.io/unschedulable";
@@ -18,8 +18,8 @@ impl Plugin for NodeUnschedulable {
         "NodeUnschedulable"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        // Who does not mind needs not to be asked about any node.
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        // A pod that tolerates the taint fits any node.
         if tolerates(&pod.tolerations) { PreFilter::Skip } else { PreFilter::Filter(Box::new(Schedulable)) }
     }
 
@@ -27,7 +27,7 @@ impl Plugin for NodeUnschedulable {
         matches!(about, About::Node | About::PendingPod)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         if let ClusterEvent::PendingChanged { new, changes, .. } = event {
             return changes.tolerations
                 && new.metadata.uid == pod.metadata.uid

@@ -1,14 +1,14 @@
-//! A node can have only so many volumes of a driver.
+//! NodeVolumeLimits: the limit of attached volumes per CSI driver and node.
 //!
-//! Volumes of drivers that were once part of Kubernetes are not translated to those that replaced them.
+//! In-tree volumes are not translated to those of the CSI drivers that replaced them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
-use crate::world::World;
 
 const REASON: &str = "node(s) exceed max volume count";
 
@@ -19,35 +19,35 @@ impl Plugin for NodeVolumeLimits {
         "NodeVolumeLimits"
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         if claims(pod).next().is_none() {
             return PreFilter::Skip;
         }
         for name in claims(pod) {
-            if world.storage.claim(pod.namespace(), name).is_none() {
+            if state.storage.claim(pod.namespace(), name).is_none() {
                 let namespace = pod.namespace();
                 let reason =
                     format!("looking up PVC {namespace}/{name}: persistentvolumeclaim \"{name}\" not found");
                 return PreFilter::Reject(Rejection::unresolvable(reason));
             }
         }
-        let new: HashSet<_> = claims(pod).filter_map(|name| volume_of(world, pod, name)).collect();
+        let new: HashSet<_> = claims(pod).filter_map(|name| volume_of(state, pod, name)).collect();
         if new.is_empty() {
             return PreFilter::Skip;
         }
-        PreFilter::Filter(Box::new(Room { world, new }))
+        PreFilter::Filter(Box::new(Room { state, new }))
     }
 
     fn wants(&self, about: About) -> bool {
         matches!(about, About::PodGone | About::Storage)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::CsiNodeChanged { old, new } => {
                 old.as_ref().is_none_or(|old| new.allows_more_than(old))
             }
-            ClusterEvent::PodGone(gone) => gone.has_place() && claims(gone).next().is_some(),
+            ClusterEvent::PodGone(gone) => gone.occupies_node() && claims(gone).next().is_some(),
             ClusterEvent::ClaimChanged { old: None, new } => {
                 new.metadata.namespace == pod.metadata.namespace
                     && claims(pod).any(|name| *name == *new.metadata.name)
@@ -62,22 +62,22 @@ fn claims(pod: &Pod) -> impl Iterator<Item = &str> {
     pod.volumes.iter().filter_map(|volume| volume.claim_name())
 }
 
-/// A volume, by its driver and what that knows it by.
+/// A volume, identified by its driver and its volume handle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Volume {
     driver: Box<str>,
     handle: Box<str>,
 }
 
-/// The volume a claim stands for, or will; none if no driver has a limit for it.
-fn volume_of(world: &World, pod: &Pod, name: &str) -> Option<Volume> {
-    let storage = &world.storage;
+/// The volume of a claim, bound or to be provisioned; none if no driver can have a limit for it.
+fn volume_of(state: &ClusterState, pod: &Pod, name: &str) -> Option<Volume> {
+    let storage = &state.storage;
     let claim = storage.claim(pod.namespace(), name)?;
     if let Some(volume) = storage.volume(&claim.volume) {
         let csi = volume.csi.as_ref()?;
         return Some(Volume { driver: csi.driver.clone(), handle: csi.volume_handle.clone() });
     }
-    // It will be one of its own.
+    // A volume will be provisioned for the claim.
     let class = storage.classes.get(&claim.class)?;
     let handle = format!("unbound/{}/{name}", pod.namespace());
     Some(Volume { driver: class.provisioner.clone(), handle: handle.into() })
@@ -85,15 +85,15 @@ fn volume_of(world: &World, pod: &Pod, name: &str) -> Option<Volume> {
 
 #[derive(Clone)]
 struct Room<'w> {
-    world: &'w World,
+    state: &'w ClusterState,
     new: HashSet<Volume>,
 }
 
 impl Room<'_> {
     fn attached(&self, info: &NodeInfo, node: &str) -> HashSet<Volume> {
         let of_pods =
-            info.pods.iter().flat_map(|pod| claims(pod).filter_map(|name| volume_of(self.world, pod, name)));
-        let storage = &self.world.storage;
+            info.pods.iter().flat_map(|pod| claims(pod).filter_map(|name| volume_of(self.state, pod, name)));
+        let storage = &self.state.storage;
         let of_attachments = storage.attachments_of(node).filter_map(|attachment| {
             let name = attachment.spec.source.persistent_volume_name.as_ref()?;
             let csi = storage.volume(name)?.csi.as_ref()?;
@@ -106,7 +106,7 @@ impl Room<'_> {
 impl<'w> NodeFilter<'w> for Room<'w> {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
         let Some(node) = &info.node else { return Ok(()) };
-        let Some(csi_node) = self.world.storage.csi_nodes.get(&node.metadata.name) else { return Ok(()) };
+        let Some(csi_node) = self.state.storage.csi_nodes.get(&node.metadata.name) else { return Ok(()) };
         let limited = |volume: &&Volume| csi_node.limit(&volume.driver).is_some();
         if !self.new.iter().any(|volume| limited(&volume)) {
             return Ok(());

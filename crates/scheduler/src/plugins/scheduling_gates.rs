@@ -1,8 +1,8 @@
-//! Pods with gates are not looked at before all of them are gone.
+//! SchedulingGates: holds a pod back until its last scheduling gate is removed.
 
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Plugin};
 use crate::view::Pod;
-use crate::world::World;
 
 pub(crate) struct SchedulingGates;
 
@@ -19,7 +19,7 @@ impl Plugin for SchedulingGates {
         about == About::PendingPod
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         matches!(event, ClusterEvent::PendingChanged { new, changes, .. }
             if changes.gates_gone && new.metadata.uid == pod.metadata.uid)
     }

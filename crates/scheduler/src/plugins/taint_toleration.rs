@@ -1,15 +1,15 @@
-//! Nodes keep away pods that do not tolerate their taints.
+//! TaintToleration: nodes reject pods that do not tolerate their taints.
 
 use std::sync::Arc;
 
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{
     About, ClusterEvent, Filter, NodeFilter, NodeScore, Plugin, PreFilter, PreScore, Rejection,
     normalize_by_largest,
 };
 use crate::view::taint::{Effect, has_untolerated};
 use crate::view::{Pod, Taint, Toleration};
-use crate::world::World;
 
 const REASON: &str = "node(s) had untolerated taint(s)";
 
@@ -20,16 +20,21 @@ impl Plugin for TaintToleration {
         "TaintToleration"
     }
 
-    fn pre_filter<'w>(&'w self, _world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, _state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         PreFilter::Filter(Box::new(Tolerated { tolerations: &pod.tolerations }))
     }
 
-    fn pre_score<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>, nodes: &[NodeIndex]) -> PreScore<'w> {
+    fn pre_score<'w>(
+        &'w self,
+        state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
         let unwelcoming = |node: &NodeIndex| {
-            let node = world.cache.info(*node).node.as_ref();
+            let node = state.cache.info(*node).node.as_ref();
             node.is_some_and(|node| node.taints.iter().any(is_preference))
         };
-        // All nodes would get the same, which makes no difference.
+        // All nodes would get the same score.
         if !nodes.iter().any(unwelcoming) {
             return PreScore::Skip;
         }
@@ -44,7 +49,7 @@ impl Plugin for TaintToleration {
         matches!(about, About::Node | About::PendingPod)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         if let ClusterEvent::PendingChanged { new, changes, .. } = event {
             return changes.tolerations && new.metadata.uid == pod.metadata.uid;
         }

@@ -1,4 +1,4 @@
-//! Every rule with upstream's cases.
+//! All plugins, with the test cases of kube-scheduler.
 
 mod affinity;
 mod hints;
@@ -11,7 +11,7 @@ use super::*;
 use crate::fixture::{configured, profile as default_profile};
 
 #[test]
-fn the_default_profile_is_upstreams() {
+fn default_profile_is_that_of_kube_scheduler() {
     let profile = default_profile();
     let weights: Vec<_> = (profile.plugins.iter())
         .filter(|enabled| enabled.weight > 0)
@@ -33,7 +33,7 @@ fn the_default_profile_is_upstreams() {
 }
 
 #[test]
-fn plugins_can_be_left_out_and_weighed_otherwise() {
+fn plugins_can_be_disabled_and_reweighted() {
     let mut config = ProfileConfig::new("mine");
     config.disabled.push("ImageLocality".to_owned());
     config.weights.insert("NodeAffinity".to_owned(), 7);

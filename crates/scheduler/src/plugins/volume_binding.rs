@@ -1,4 +1,5 @@
-//! A pod runs where its volumes can be reached, and volumes that wait for that are bound or made there.
+//! VolumeBinding: checks that a pod's volumes are reachable from the node, and binds or provisions volumes
+//! of claims that wait for the first consumer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,34 +12,34 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{
     About, BindError, ClusterEvent, Filter, NodeFilter, Plugin, PreBind, PreFilter, Rejection,
 };
 use crate::storage::{PodClaims, PodVolumes, Storage};
 use crate::view::storage::{Claim, PersistentVolume, SELECTED_NODE};
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 const UNBOUND: &str = "pod has unbound immediate PersistentVolumeClaims";
-/// By which a volume says that it was not its maker who chose its claim.
+/// Annotation of a volume whose claim was chosen by the binder and not by the volume's creator.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// How long volumes may take to be bound or made, before the pod is scheduled anew: upstream's default.
+/// How long binding and provisioning may take before the pod is rescheduled: kube-scheduler's default.
 const BIND_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(crate) struct VolumeBinding {
-    /// None where nothing is written, as in a simulation.
+    /// None in a simulation, where nothing is written.
     writer: Option<VolumeWriter>,
 }
 
-/// Writes down which claim gets which volume, and sees what becomes of it.
+/// Writes volume bindings, and waits for the PersistentVolume controller to complete them.
 #[derive(Clone)]
 pub(crate) struct VolumeWriter {
     clock: Clock,
     claims: Objects,
     volumes: Objects,
-    known_claims: Informer<Claim>,
-    known_volumes: Informer<PersistentVolume>,
+    claim_informer: Informer<Claim>,
+    volume_informer: Informer<PersistentVolume>,
 }
 
 impl VolumeBinding {
@@ -52,39 +53,39 @@ impl Plugin for VolumeBinding {
         "VolumeBinding"
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        match world.storage.claims_of(pod) {
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        match state.storage.claims_of(pod) {
             Err(reason) => PreFilter::Reject(Rejection::unresolvable(reason)),
             Ok(None) => PreFilter::Skip,
             Ok(Some(claims)) if !claims.immediate.is_empty() => {
                 PreFilter::Reject(Rejection::unresolvable(UNBOUND))
             }
             Ok(Some(claims)) => {
-                PreFilter::Filter(Box::new(Reachable { storage: &world.storage, claims: Arc::new(claims) }))
+                PreFilter::Filter(Box::new(Reachable { storage: &state.storage, claims: Arc::new(claims) }))
             }
         }
     }
 
-    fn reserve(&self, world: &mut World, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
-        let Ok(Some(claims)) = world.storage.claims_of(pod) else { return Ok(()) };
-        let Some(node) = world.cache.find(node).and_then(|info| info.node.clone()) else { return Ok(()) };
-        let needed = world.storage.volumes_on(&claims, &node)?;
+    fn reserve(&self, state: &mut ClusterState, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
+        let Ok(Some(claims)) = state.storage.claims_of(pod) else { return Ok(()) };
+        let Some(node) = state.cache.find(node).and_then(|info| info.node.clone()) else { return Ok(()) };
+        let needed = state.storage.volumes_on(&claims, &node)?;
         if !needed.is_empty() {
-            world.storage.reserve(&pod.metadata.uid, &node.metadata.name, needed);
+            state.storage.reserve(&pod.metadata.uid, &node.metadata.name, needed);
         }
         Ok(())
     }
 
-    fn unreserve(&self, world: &mut World, pod: &Pod, _node: &str) {
-        world.storage.unreserve(&pod.metadata.uid);
+    fn unreserve(&self, state: &mut ClusterState, pod: &Pod, _node: &str) {
+        state.storage.unreserve(&pod.metadata.uid);
     }
 
-    fn pre_bind(&self, world: &World, pod: &Arc<Pod>, node: &str) -> Option<PreBind> {
+    fn pre_bind(&self, state: &ClusterState, pod: &Arc<Pod>, node: &str) -> Option<PreBind> {
         let writer = self.writer.clone()?;
-        let claims = world.storage.claims_of(pod).ok().flatten()?;
-        let needed = world.storage.reserved(&pod.metadata.uid).map(Arc::clone);
-        let node = world.cache.find(node)?.node.clone()?;
-        let cluster = world.cluster.clone();
+        let claims = state.storage.claims_of(pod).ok().flatten()?;
+        let needed = state.storage.reserved(&pod.metadata.uid).map(Arc::clone);
+        let node = state.cache.find(node)?.node.clone()?;
+        let cluster = state.cluster.clone();
         let steps = async move {
             writer.check_bound(&cluster, &claims.bound).await?;
             match &needed {
@@ -95,15 +96,15 @@ impl Plugin for VolumeBinding {
         Some(PreBind::new(steps).parallel())
     }
 
-    fn post_bind(&self, world: &mut World, pod: &Pod, _node: &str) {
-        world.storage.settle(&pod.metadata.uid);
+    fn post_bind(&self, state: &mut ClusterState, pod: &Pod, _node: &str) {
+        state.storage.finish_binding(&pod.metadata.uid);
     }
 
     fn wants(&self, about: About) -> bool {
         matches!(about, About::Node | About::Storage)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) | ClusterEvent::VolumeChanged { .. } => true,
             ClusterEvent::NodeChanged { changes, .. } => changes.labels,
@@ -148,16 +149,17 @@ impl VolumeWriter {
     pub(crate) fn new(
         client: &Client,
         clock: Clock,
-        known_claims: Informer<Claim>,
-        known_volumes: Informer<PersistentVolume>,
+        claim_informer: Informer<Claim>,
+        volume_informer: Informer<PersistentVolume>,
     ) -> Self {
         let claims = Objects::of::<core::PersistentVolumeClaim>(client);
         let volumes = Objects::of::<core::PersistentVolume>(client);
-        Self { clock, claims, volumes, known_claims, known_volumes }
+        Self { clock, claims, volumes, claim_informer, volume_informer }
     }
 
-    /// Fails if a claim that is bound in the informer's cache no longer exists on the server. A claim that was deleted
-    /// and created again waits for the node of its pod, and would wait for ever if the pod were bound without it.
+    /// Fails if a claim that is bound in the informer's cache no longer exists on the server. A claim that
+    /// was deleted and created again waits for the node of its pod, and would wait for ever if the pod were
+    /// bound without it.
     async fn check_bound(&self, cluster: &ClusterId, bound: &[Arc<Claim>]) -> Result<(), BindError> {
         for claim in bound {
             let found = self.claims.get::<Written>(&claim_key(cluster, claim)).await;
@@ -172,7 +174,7 @@ impl VolumeWriter {
         Ok(())
     }
 
-    /// Writes down what was decided, and waits until it is so.
+    /// Writes the reserved bindings and waits until they are complete.
     async fn bind(&self, cluster: &ClusterId, needed: &PodVolumes, node: &Node) -> Result<(), BindError> {
         for (volume, claim) in &needed.bindings {
             let key = ObjectKey::cluster_wide(cluster.clone(), &*volume.metadata.name);
@@ -188,7 +190,7 @@ impl VolumeWriter {
         let deadline = self.clock.now() + BIND_TIMEOUT;
         let late = || BindError("binding volumes: context deadline exceeded".to_owned());
         tokio::select! {
-            // Both may be dropped: they only wait.
+            // Both are cancel-safe: they only wait.
             biased;
             bound = self.bound(cluster, needed, node) => bound,
             () = self.clock.sleep_until(deadline) => Err(late()),
@@ -200,15 +202,15 @@ impl VolumeWriter {
         answer.map(drop).map_err(|error| BindError(error.to_string()))
     }
 
-    /// Returns when everything is bound.
+    /// Waits until all claims are bound.
     async fn bound(&self, cluster: &ClusterId, needed: &PodVolumes, node: &Node) -> Result<(), BindError> {
-        let (mut claims, mut volumes) = (self.known_claims.changes(), self.known_volumes.changes());
+        let (mut claims, mut volumes) = (self.claim_informer.changes(), self.volume_informer.changes());
         loop {
             if self.is_bound(cluster, needed, node)? {
                 return Ok(());
             }
             tokio::select! {
-                // Both may be dropped: they only wait.
+                // Both are cancel-safe: they only wait.
                 biased;
                 () = claims.next() => {}
                 () = volumes.next() => {}
@@ -221,15 +223,15 @@ impl VolumeWriter {
             (needed.bindings.iter().map(|(_, claim)| claim).chain(&needed.provisions), false);
         all.try_for_each(|wanted| {
             let name = &wanted.metadata.name;
-            let Some(claim) = self.known_claims.store().get(&claim_key(cluster, wanted)) else {
+            let Some(claim) = self.claim_informer.store().get(&claim_key(cluster, wanted)) else {
                 return Err(BindError(format!(
                     "binding volumes: persistentvolumeclaim \"{name}\" not found"
                 )));
             };
-            let is_news = claim.metadata.resource_version != wanted.metadata.resource_version;
+            let is_newer = claim.metadata.resource_version != wanted.metadata.resource_version;
             let is_provision = wanted.selected_node.is_some()
                 || needed.provisions.iter().any(|one| Arc::ptr_eq(one, wanted));
-            if is_provision && is_news && claim.selected_node.as_ref() != Some(&node.metadata.name) {
+            if is_provision && is_newer && claim.selected_node.as_ref() != Some(&node.metadata.name) {
                 return Err(BindError(format!("binding volumes: provisioning failed for PVC \"{name}\"")));
             }
             waiting |= !claim.is_bound();
@@ -240,7 +242,7 @@ impl VolumeWriter {
 
     fn check_reachable(&self, cluster: &ClusterId, claim: &Claim, node: &Node) -> Result<(), BindError> {
         let key = ObjectKey::cluster_wide(cluster.clone(), &*claim.volume);
-        match self.known_volumes.store().get(&key) {
+        match self.volume_informer.store().get(&key) {
             Some(volume) if !volume.is_reachable(&node.labels) => Err(BindError(format!(
                 "binding volumes: pv \"{}\" node affinity doesn't match node \"{}\"",
                 claim.volume, node.metadata.name
@@ -254,7 +256,7 @@ fn claim_key(cluster: &ClusterId, claim: &Claim) -> ObjectKey {
     ObjectKey::namespaced(cluster.clone(), &*claim.metadata.namespace, &*claim.metadata.name)
 }
 
-/// What makes a volume a claim's.
+/// A patch that binds a volume to a claim.
 fn claim_ref(volume: &PersistentVolume, claim: &Claim) -> Value {
     let mut patch = json!({
         "metadata": {"resourceVersion": volume.metadata.resource_version},

@@ -1,12 +1,13 @@
-//! Disks that only one pod, or only readers, can use on a node; and claims that only one pod can use at all.
+//! VolumeRestrictions: disks that one node may use only once or read-only, and claims with
+//! ReadWriteOncePod.
 
 use std::sync::Arc;
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
 use crate::view::storage::{Disk, PodVolume};
-use crate::world::World;
 
 const DISK_CONFLICT: &str = "node(s) had no available disk";
 const ONE_POD_ONLY: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
@@ -19,10 +20,10 @@ impl Plugin for VolumeRestrictions {
         "VolumeRestrictions"
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
         let mut exclusive = Vec::new();
         for name in pod.volumes.iter().filter_map(plain_claim) {
-            let Some(claim) = world.storage.claim(pod.namespace(), name) else {
+            let Some(claim) = state.storage.claim(pod.namespace(), name) else {
                 let reason = format!("persistentvolumeclaim \"{name}\" not found");
                 return PreFilter::Reject(Rejection::unresolvable(reason));
             };
@@ -30,7 +31,7 @@ impl Plugin for VolumeRestrictions {
                 exclusive.push(name);
             }
         }
-        let taken = exclusive.iter().filter(|name| world.cache.is_claim_used(pod.namespace(), name)).count();
+        let taken = exclusive.iter().filter(|name| state.cache.is_claim_used(pod.namespace(), name)).count();
         if taken == 0 && disks(pod).next().is_none() {
             return PreFilter::Skip;
         }
@@ -42,7 +43,7 @@ impl Plugin for VolumeRestrictions {
         matches!(about, About::Node | About::PodGone | About::Storage)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::ClaimChanged { old: None, new } => {
@@ -75,9 +76,9 @@ fn shares_a_volume(pod: &Pod, other: &Pod) -> bool {
 #[derive(Clone)]
 struct Usable<'w> {
     pod: &'w Pod,
-    /// Claims that only one pod can use.
+    /// Claims with ReadWriteOncePod.
     exclusive: Vec<&'w str>,
-    /// How many of them others use.
+    /// Number of them that are in use.
     taken: i64,
 }
 

@@ -1,17 +1,17 @@
-//! Volumes that say by their labels in which zone they are.
+//! VolumeZone: volumes whose labels restrict them to zones or regions.
 
 use std::sync::Arc;
 
 use crate::cache::NodeInfo;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Filter, NodeFilter, Plugin, PreFilter, Rejection};
 use crate::view::Pod;
 use crate::view::node::{REGION, ZONE};
 use crate::view::storage::{PersistentVolume, PodVolume};
-use crate::world::World;
 
 const REASON: &str = "node(s) had no available volume zone";
 
-/// The labels, and what the older ones are called today.
+/// The labels, each with the stable label that replaces it.
 const LABELS: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", ZONE),
     ("failure-domain.beta.kubernetes.io/region", REGION),
@@ -19,16 +19,16 @@ const LABELS: [(&str, &str); 4] = [
     (REGION, REGION),
 ];
 
-/// What stands between zones of a volume that is in several.
+/// Separator between the zones of a volume that is in several.
 const BETWEEN_ZONES: &str = "__";
 
 pub(crate) struct VolumeZone;
 
-/// A label of a volume that its node must have, with one of these values.
+/// A label that the node must have, with one of the given values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct ZoneRequirement {
     label: &'static str,
-    today: &'static str,
+    stable_label: &'static str,
     values: Box<str>,
 }
 
@@ -37,23 +37,27 @@ impl Plugin for VolumeZone {
         "VolumeZone"
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        let mut places = Vec::new();
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        let mut requirements = Vec::new();
         for volume in &pod.volumes {
             let PodVolume::Claim(name) = volume else { continue };
-            match place_of_claim(world, pod, name) {
-                Ok(of_claim) => places.extend(of_claim),
+            match requirements_of_claim(state, pod, name) {
+                Ok(of_claim) => requirements.extend(of_claim),
                 Err(reason) => return PreFilter::Reject(Rejection::unresolvable(reason)),
             }
         }
-        if places.is_empty() { PreFilter::Skip } else { PreFilter::Filter(Box::new(InZone { places })) }
+        if requirements.is_empty() {
+            PreFilter::Skip
+        } else {
+            PreFilter::Filter(Box::new(InZone { requirements }))
+        }
     }
 
     fn wants(&self, about: About) -> bool {
         matches!(about, About::Node | About::Storage)
     }
 
-    fn hint(&self, _world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
         match event {
             ClusterEvent::NodeAdded(_) => true,
             ClusterEvent::NodeChanged { changes, .. } => changes.labels,
@@ -64,15 +68,19 @@ impl Plugin for VolumeZone {
                     && names.into_iter().any(|name| *name == *new.metadata.name)
             }
             ClusterEvent::VolumeChanged { old, new } => {
-                old.as_ref().is_none_or(|old| places(old) != places(new))
+                old.as_ref().is_none_or(|old| requirements(old) != requirements(new))
             }
             _ => false,
         }
     }
 }
 
-fn place_of_claim(world: &World, pod: &Pod, name: &str) -> Result<Vec<Place>, String> {
-    let storage = &world.storage;
+fn requirements_of_claim(
+    state: &ClusterState,
+    pod: &Pod,
+    name: &str,
+) -> Result<Vec<ZoneRequirement>, String> {
+    let storage = &state.storage;
     let Some(claim) = storage.claim(pod.namespace(), name) else {
         return Err(format!("persistentvolumeclaim \"{name}\" not found"));
     };
@@ -91,38 +99,41 @@ fn place_of_claim(world: &World, pod: &Pod, name: &str) -> Result<Vec<Place>, St
     }
     let volume = storage.volume(&claim.volume);
     volume
-        .map(|volume| places(volume))
+        .map(|volume| requirements(volume))
         .ok_or_else(|| format!("persistentvolume \"{}\" not found", claim.volume))
 }
 
-fn places(volume: &PersistentVolume) -> Vec<Place> {
-    let labelled = |(label, today): &(&'static str, &'static str)| {
+fn requirements(volume: &PersistentVolume) -> Vec<ZoneRequirement> {
+    let labelled = |(label, stable_label): &(&'static str, &'static str)| {
         let values = volume
             .labels
             .get(label)
             .filter(|values| values.split(BETWEEN_ZONES).all(|one| !one.trim().is_empty()))?;
-        Some(Place { label, today, values: values.into() })
+        Some(ZoneRequirement { label, stable_label, values: values.into() })
     };
     LABELS.iter().filter_map(labelled).collect()
 }
 
 #[derive(Clone)]
 struct InZone {
-    places: Vec<Place>,
+    requirements: Vec<ZoneRequirement>,
 }
 
 impl<'w> NodeFilter<'w> for InZone {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
         let Some(node) = &info.node else { return Ok(()) };
-        // A cluster of one zone need not say so.
+        // A node without any of these labels counts as being in a cluster of one zone.
         if !LABELS.iter().any(|(label, _)| node.labels.contains_key(label)) {
             return Ok(());
         }
-        let is_there = |place: &Place| {
-            let found = node.labels.get(place.label).or_else(|| node.labels.get(place.today));
-            found.is_some_and(|found| place.values.split(BETWEEN_ZONES).any(|value| value.trim() == found))
+        let is_met = |requirement: &ZoneRequirement| {
+            let found =
+                node.labels.get(requirement.label).or_else(|| node.labels.get(requirement.stable_label));
+            found.is_some_and(|found| {
+                requirement.values.split(BETWEEN_ZONES).any(|value| value.trim() == found)
+            })
         };
-        if self.places.iter().all(is_there) { Ok(()) } else { Err(Rejection::unresolvable(REASON)) }
+        if self.requirements.iter().all(is_met) { Ok(()) } else { Err(Rejection::unresolvable(REASON)) }
     }
 
     fn boxed(&self) -> Filter<'w> {

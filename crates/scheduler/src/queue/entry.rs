@@ -1,4 +1,4 @@
-//! One pod in the queue, and how long it has to wait.
+//! One pod in the queue, and its backoff.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,40 +11,40 @@ use crate::framework::{PluginSet, QueueKey, QueueSort, QueuedPod};
 use crate::metrics::QueueName;
 use crate::view::Pod;
 
-/// Pods whose waiting ends within the same second take turns by priority, as upstream's do.
+/// Pods whose backoff ends within the same second are ordered by priority, as in kube-scheduler.
 const WINDOW_MS: u64 = 1000;
 
-/// Whose turn it is, by what a [`QueueSort`] says, and then by who was added first.
-pub(super) type Turn = (Reverse<i64>, Timestamp, u64, u64);
+/// Sort key: that of the [`QueueSort`], then the order in which pods were added.
+pub(super) type SortKey = (Reverse<i64>, Timestamp, u64, u64);
 
-/// When waiting ends, and whose turn it is then.
-pub(super) type BackoffKey = (Timestamp, Turn);
+/// End of the backoff, then the sort key.
+pub(super) type BackoffKey = (Timestamp, SortKey);
 
-/// How long pods wait.
+/// Configuration of the waiting times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
-    /// After the first attempt; twice as long after each further one,
+    /// Backoff after the first attempt; it doubles with each further one,
     pub(crate) initial: Duration,
     /// up to this.
     pub(crate) max: Duration,
-    /// After which time a parked pod is tried again, whatever has happened.
+    /// Time after which a parked pod is retried without an event.
     pub(crate) parked_at_most: Duration,
 }
 
-/// Where a pod is.
+/// State of a pod in the queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
-    Active(Turn),
+pub(super) enum PodState {
+    Active(SortKey),
     BackingOff(BackoffKey),
     Failed(BackoffKey),
-    /// Since when.
+    /// With the time since when.
     Parked(Timestamp),
-    /// By the plugins that refused it last.
+    /// Gated by the plugins in `refused_by`.
     Gated,
     InFlight,
 }
 
-impl Place {
+impl PodState {
     pub(super) fn queue(self) -> Option<QueueName> {
         match self {
             Self::Active(_) => Some(QueueName::Active),
@@ -56,28 +56,27 @@ impl Place {
     }
 }
 
-/// A pod, and what has become of it so far.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) pod: Arc<Pod>,
     pub(super) profile: usize,
-    pub(super) place: Place,
-    /// When it was added, or came back.
+    pub(super) state: PodState,
+    /// Time it was added or returned to the queue.
     pub(super) since: Timestamp,
-    /// Which pod it was that was added; no two are the same.
+    /// Sequence number, unique per added pod.
     pub(super) added: u64,
-    /// How often it was refused.
+    /// Number of rejections.
     pub(super) refusals: u32,
-    /// How often something went wrong, in a row.
+    /// Number of consecutive errors.
     pub(super) failures: u32,
     pub(super) refused_by: PluginSet,
-    /// Who of them waits for something that was begun.
+    /// The subset of plugins that wait for an operation in progress.
     pub(super) pending_for: PluginSet,
-    /// How often it was tried.
+    /// Number of attempts.
     pub(super) attempts: u32,
-    /// When it could first be tried.
+    /// Time it first became active.
     pub(super) first_active: Option<Timestamp>,
-    /// Whether it is tried only because it has been parked for so long.
+    /// True if it is retried only because its maximum parking time was over.
     pub(super) was_flushed: bool,
 }
 
@@ -86,7 +85,7 @@ impl Entry {
         Self {
             pod,
             profile,
-            place: Place::InFlight,
+            state: PodState::InFlight,
             since: now,
             added,
             refusals: 0,
@@ -99,7 +98,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn turn(&self, sort: &dyn QueueSort) -> Turn {
+    pub(super) fn sort_key(&self, sort: &dyn QueueSort) -> SortKey {
         let QueueKey { rank, since, group } = sort.key(&QueuedPod { pod: &self.pod, since: self.since });
         (Reverse(rank), since, group, self.added)
     }
@@ -124,14 +123,14 @@ impl Backoff {
         since + self.initial.saturating_mul(1 << doublings.min(31)).min(self.max)
     }
 
-    /// Whether a second in which waiting ends has passed.
+    /// True if the second in which the backoff ends is over.
     pub(super) fn is_over(&self, until: Timestamp, now: Timestamp) -> bool {
         until.as_millis() / WINDOW_MS < now.as_millis() / WINDOW_MS
     }
 }
 
-/// The most important first, then who has waited longest: the one way of sorting that upstream's default
-/// configuration has.
+/// Highest priority first, then longest waiting: the only queue sort plugin of kube-scheduler's default
+/// configuration.
 #[derive(Debug)]
 pub(crate) struct PrioritySort;
 

@@ -1,9 +1,9 @@
-//! Which pod is scheduled next, and when pods that found no place are tried again.
+//! The scheduling queue: which pod is scheduled next, and when unschedulable pods are retried.
 //!
-//! A pod is active (next in its turn), backing off (was refused, and something has changed since), parked
-//! (was refused, and nothing has changed that could help it), held back (its gates say so), or in flight.
-//! Parked pods, and those held back, are woken by events that a plugin which refused them thinks may help. Only
-//! as a safety net parked ones are tried again after five minutes, as upstream does it.
+//! A pod is active (ready to be scheduled), backing off (rejected, and a cluster event may have helped
+//! since), parked (rejected, and no event has helped yet), gated (a PreEnqueue plugin holds it back), or in
+//! flight. Parked and gated pods are moved by cluster events for which the hint of a plugin that rejected
+//! them says so. As a safety net, parked pods are also retried after five minutes, as in kube-scheduler.
 
 mod entry;
 mod moving;
@@ -17,14 +17,15 @@ use std::sync::Arc;
 use coracle_base::Timestamp;
 
 pub(crate) use entry::{Backoff, PrioritySort};
-use entry::{BackoffKey, Entry, Place, Turn};
+use entry::{BackoffKey, Entry, PodState, SortKey};
 pub(crate) use nominated::Nominated;
 
 use crate::framework::{Hint, PluginSet, QueueSort};
 use crate::metrics::{QueueName, SchedulerMetrics};
 use crate::view::Pod;
 
-/// Because of what pods come to a queue, where it is not an event of the cluster: under upstream's names.
+/// Event labels for pods that enter a queue for another reason than a cluster event, under kube-scheduler's
+/// names.
 pub(crate) const ADDED: &str = "UnschedulablePodAdd";
 const FAILURE: &str = "ScheduleAttemptFailure";
 const BACKOFF_COMPLETE: &str = "BackoffComplete";
@@ -32,41 +33,41 @@ const POP_FROM_BACKOFF: &str = "PopFromBackoffQ";
 const FORCE_ACTIVATE: &str = "ForceActivate";
 const TIMEOUT: &str = "UnschedulableTimeout";
 
-/// Pods that wait, by the identity of each.
+/// The pods without a node, by UID.
 pub(crate) struct Queue {
     backoff: Backoff,
     sort: Arc<dyn QueueSort>,
     metrics: Arc<SchedulerMetrics>,
     entries: HashMap<Box<str>, Entry>,
-    active: BTreeMap<Turn, Box<str>>,
+    active: BTreeMap<SortKey, Box<str>>,
     backing_off: BTreeMap<BackoffKey, Box<str>>,
-    /// Those that could not be tried at all. Nothing is to be gained by trying them earlier.
+    /// Pods whose attempt failed with an error. Unlike those in `backing_off` they are never popped early.
     failed: BTreeMap<BackoffKey, Box<str>>,
-    /// Parked pods and those held back, by who has refused them.
+    /// Parked and gated pods, by the plugins that rejected them.
     refused: HashMap<Refusal, HashSet<Box<str>>>,
     parked_since: BTreeSet<(Timestamp, Box<str>)>,
     added: u64,
 }
 
-/// Who refused a pod: which plugins of which profile.
+/// The profile and the plugins that rejected a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Refusal {
-    /// The place of the profile among all.
+    /// Index of the profile.
     pub(crate) profile: usize,
-    /// None if there was no node to ask about.
+    /// Empty if the cluster had no nodes.
     pub(crate) plugins: PluginSet,
-    /// Who of them waits for something that was begun.
+    /// The subset of plugins that wait for an operation in progress.
     pub(crate) pending: PluginSet,
 }
 
-/// A pod that is to be tried now.
+/// A pod taken from the queue to be scheduled.
 #[derive(Clone, Debug)]
 pub(crate) struct Popped {
     pub(crate) pod: Arc<Pod>,
     pub(crate) profile: usize,
 }
 
-/// How a pod that was bound came to be.
+/// Scheduling history of a bound pod, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
     pub(crate) attempts: u32,
@@ -90,19 +91,19 @@ impl Queue {
         }
     }
 
-    /// Adds a pod that has come, or whose last attempt is forgotten; held back if a plugin does so.
+    /// Adds a new pod, or one whose last attempt is to be ignored; gated if a plugin holds it back.
     pub(crate) fn add(&mut self, pod: Arc<Pod>, profile: usize, gate: Option<usize>, now: Timestamp) {
         self.remove(&pod.metadata.uid);
         self.added += 1;
         let uid = pod.metadata.uid.clone();
         self.entries.insert(uid.clone(), Entry::new(pod, profile, self.added, now));
         match gate {
-            Some(plugin) => self.hold_back(&uid, plugin, ADDED),
+            Some(plugin) => self.gate_pod(&uid, plugin, ADDED),
             None => self.activate(&uid, ADDED, now),
         }
     }
 
-    /// Forgets a pod.
+    /// Removes a pod.
     pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
         let was_in_flight = self.is_in_flight(uid);
         self.leave(uid);
@@ -115,12 +116,11 @@ impl Queue {
         Some(entry.pod)
     }
 
-    /// What is known of a pod that waits or is in flight.
+    /// A pod that waits or is in flight.
     pub(crate) fn get(&self, uid: &str) -> Option<&Arc<Pod>> {
         self.entries.get(uid).map(|entry| &entry.pod)
     }
 
-    /// How a pod came to be where it is.
     pub(crate) fn history(&self, uid: &str) -> History {
         self.entries.get(uid).map_or_else(History::default, |entry| History {
             attempts: entry.attempts,
@@ -129,31 +129,31 @@ impl Queue {
         })
     }
 
-    /// Whether a pod is being tried, or brought to its node.
+    /// True if a pod is in a scheduling or binding cycle.
     pub(crate) fn is_in_flight(&self, uid: &str) -> bool {
-        self.entries.get(uid).is_some_and(|entry| matches!(entry.place, Place::InFlight))
+        self.entries.get(uid).is_some_and(|entry| matches!(entry.state, PodState::InFlight))
     }
 
-    /// Notes a newer version of a pod. It stays where it is.
+    /// Replaces the cached version of a pod without moving it.
     pub(crate) fn update(&mut self, pod: &Arc<Pod>) {
         if let Some(entry) = self.entries.get_mut(&pod.metadata.uid) {
             entry.pod = Arc::clone(pod);
         }
     }
 
-    /// Whether a pod is held back.
+    /// True if a PreEnqueue plugin holds the pod back.
     pub(crate) fn is_gated(&self, uid: &str) -> bool {
-        self.entries.get(uid).is_some_and(|entry| matches!(entry.place, Place::Gated))
+        self.entries.get(uid).is_some_and(|entry| matches!(entry.state, PodState::Gated))
     }
 
-    /// Who refused a pod that is parked.
+    /// The plugins that rejected a parked pod.
     pub(crate) fn refusal_of(&self, uid: &str) -> Option<Refusal> {
         let entry = self.entries.get(uid)?;
-        matches!(entry.place, Place::Parked(..)).then(|| entry.refusal())
+        matches!(entry.state, PodState::Parked(..)).then(|| entry.refusal())
     }
 
-    /// Takes the next pod; it is in flight then. Those that back off are not waited for when nothing else
-    /// is to be done.
+    /// Takes the next pod, which is in flight then. If no pod is active, one that is backing off is taken
+    /// early.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Popped> {
         self.flush(now);
         let uid = match self.active.first_key_value() {
@@ -173,33 +173,33 @@ impl Queue {
         Some(Popped { pod: Arc::clone(&entry.pod), profile: entry.profile })
     }
 
-    /// Parks a pod in flight that was refused by `plugins`, of which some are `pending`.
+    /// Parks a pod in flight that was rejected by `plugins`, of which some are `pending`.
     pub(crate) fn refused(&mut self, uid: &str, plugins: PluginSet, pending: PluginSet, now: Timestamp) {
         self.count_refusal(uid, plugins, pending, now);
-        self.put(uid, Place::Parked(now), FAILURE);
+        self.put(uid, PodState::Parked(now), FAILURE);
     }
 
-    /// A pod in flight was refused, and something is being done about it, or has happened meanwhile: it is tried
-    /// again.
+    /// Moves a rejected pod in flight to the backoff queue, because preemption is under way or an event
+    /// arrived during the attempt.
     pub(crate) fn retry(&mut self, uid: &str, plugins: PluginSet, pending: PluginSet, now: Timestamp) {
         self.count_refusal(uid, plugins, pending, now);
-        self.come_back(uid, FAILURE, Hint::AfterBackoff, now);
+        self.requeue(uid, FAILURE, Hint::AfterBackoff, now);
     }
 
-    /// A pod in flight could not be brought to its node for a reason that is not its own.
+    /// Retries a pod in flight after an error that is not a rejection.
     pub(crate) fn failed(&mut self, uid: &str, now: Timestamp) {
-        self.again(uid, now, |entry| {
+        self.record_attempt(uid, now, |entry| {
             entry.failures += 1;
             entry.refused_by = PluginSet::default();
             entry.pending_for = PluginSet::default();
         });
         let Some(entry) = self.entries.get(uid) else { return };
-        let key = (self.backoff.until_after_failures(entry), entry.turn(&*self.sort));
-        self.put(uid, Place::Failed(key), FAILURE);
+        let key = (self.backoff.until_after_failures(entry), entry.sort_key(&*self.sort));
+        self.put(uid, PodState::Failed(key), FAILURE);
     }
 
-    /// Wakes the pods that an event helps, of those refused by somebody who `wants` to know. Who is held back by
-    /// the `gate` then stays.
+    /// Moves the pods for which an event's hint says so, among those rejected by plugins that `wants`
+    /// selects. Pods that `gate` still holds back stay.
     pub(crate) fn wake(
         &mut self,
         event: &'static str,
@@ -225,7 +225,7 @@ impl Queue {
         }
     }
 
-    /// Wakes a pod that is parked or held back; it is held back if a plugin does so.
+    /// Moves a pod that is parked or gated; it is gated if a plugin holds it back.
     pub(crate) fn wake_one(
         &mut self,
         uid: &str,
@@ -235,54 +235,53 @@ impl Queue {
         now: Timestamp,
     ) {
         match gate {
-            Some(plugin) => self.hold_back(uid, plugin, event),
-            None => self.come_back(uid, event, hint, now),
+            Some(plugin) => self.gate_pod(uid, plugin, event),
+            None => self.requeue(uid, event, hint, now),
         }
     }
 
-    /// Has a pod tried at once that waits for whatever, because a plugin wants it; it is held back if one does so.
+    /// Activates a pod in any waiting state on a plugin's request; it is gated if a plugin holds it back.
     pub(crate) fn force(&mut self, uid: &str, gate: Option<usize>, now: Timestamp) {
-        let waits = |entry: &Entry| !matches!(entry.place, Place::Active(_) | Place::InFlight);
+        let waits = |entry: &Entry| !matches!(entry.state, PodState::Active(_) | PodState::InFlight);
         if self.entries.get(uid).is_some_and(waits) {
             self.wake_one(uid, FORCE_ACTIVATE, Hint::Immediately, gate, now);
         }
     }
 
-    /// Every pod that waits for whatever, in the order in which they were added.
+    /// All pods that are not active or in flight, in the order in which they were added.
     pub(crate) fn waiting_pods(&self) -> Vec<Box<str>> {
         let mut waiting: Vec<_> = self.entries.values().map(|entry| (entry.added, &entry.pod)).collect();
         waiting.sort_unstable_by_key(|(added, _)| *added);
         waiting.into_iter().map(|(_, pod)| pod.metadata.uid.clone()).collect()
     }
 
-    /// The profile of a pod that waits or is in flight.
     pub(crate) fn profile_of(&self, uid: &str) -> Option<usize> {
         self.entries.get(uid).map(|entry| entry.profile)
     }
 
-    /// When to look again, should nothing happen before.
+    /// The next time at which [`Self::flush`] has work to do.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         let failed = self.failed.first_key_value().map(|((until, _), _)| *until);
         let parked = self.parked_since.first().map(|(since, _)| *since + self.backoff.parked_at_most);
         failed.into_iter().chain(parked).min()
     }
 
-    /// Whether a pod can be tried at once.
+    /// True if [`Self::pop`] returns a pod.
     pub(crate) fn is_ready(&self) -> bool {
         !(self.active.is_empty() && self.backing_off.is_empty())
     }
 
-    /// How many pods come back later.
+    /// Number of pods that are retried at a later time.
     pub(crate) fn waiting(&self) -> usize {
         self.failed.len() + self.parked_since.len()
     }
 
-    /// Whether no pod waits or is in flight.
+    /// True if no pod waits or is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Activates what has waited long enough.
+    /// Activates the pods whose backoff or maximum parking time is over.
     pub(crate) fn flush(&mut self, now: Timestamp) {
         let backoff = self.backoff;
         while let Some((_, uid)) =
@@ -302,13 +301,13 @@ impl Queue {
             if let Some(entry) = self.entries.get_mut(&uid) {
                 entry.was_flushed = true;
             }
-            self.come_back(&uid, TIMEOUT, Hint::AfterBackoff, now);
+            self.requeue(&uid, TIMEOUT, Hint::AfterBackoff, now);
         }
     }
 }
 
 impl Drop for Queue {
-    /// Who was counted as waiting does not wait any more.
+    /// Removes the remaining pods from the metrics.
     fn drop(&mut self) {
         for uid in self.waiting_pods() {
             self.remove(&uid);

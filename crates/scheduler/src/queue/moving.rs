@@ -1,34 +1,34 @@
-//! From one place in the queue to another, and what is counted on the way.
+//! Moves of pods between the parts of the queue, with their metrics.
 
 use coracle_base::Timestamp;
 
-use super::entry::{Entry, Place};
+use super::entry::{Entry, PodState};
 use super::{Queue, Refusal};
 use crate::framework::{Hint, PluginSet};
 use crate::metrics::QueueName;
 
 impl Queue {
-    pub(super) fn come_back(&mut self, uid: &str, event: &'static str, hint: Hint, now: Timestamp) {
+    pub(super) fn requeue(&mut self, uid: &str, event: &'static str, hint: Hint, now: Timestamp) {
         let Some(entry) = self.entries.get(uid) else { return };
         let until = self.backoff.until_after_refusals(entry);
         if hint == Hint::Immediately || self.backoff.is_over(until, now) {
             self.activate(uid, event, now);
         } else {
-            let key = (until, entry.turn(&*self.sort));
-            self.put(uid, Place::BackingOff(key), event);
+            let key = (until, entry.sort_key(&*self.sort));
+            self.put(uid, PodState::BackingOff(key), event);
         }
     }
 
     pub(super) fn activate(&mut self, uid: &str, event: &'static str, now: Timestamp) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
         entry.first_active.get_or_insert(now);
-        let turn = entry.turn(&*self.sort);
-        self.put(uid, Place::Active(turn), event);
+        let sort_key = entry.sort_key(&*self.sort);
+        self.put(uid, PodState::Active(sort_key), event);
     }
 
-    /// Holds a pod back, for a plugin.
-    pub(super) fn hold_back(&mut self, uid: &str, plugin: usize, event: &'static str) {
-        let is_news = !self.is_gated(uid);
+    /// Gates a pod on behalf of a plugin.
+    pub(super) fn gate_pod(&mut self, uid: &str, plugin: usize, event: &'static str) {
+        let is_new = !self.is_gated(uid);
         self.leave(uid);
         let Some(entry) = self.entries.get_mut(uid) else { return };
         if !entry.refused_by.contains(plugin) {
@@ -36,13 +36,13 @@ impl Queue {
             self.metrics.unschedulable(entry.profile, [plugin].into_iter().collect(), 1.0);
         }
         entry.was_flushed = false;
-        self.enter(uid, Place::Gated);
-        if is_news {
+        self.enter(uid, PodState::Gated);
+        if is_new {
             self.metrics.incoming(QueueName::Gated, event);
         }
     }
 
-    /// Notes another attempt at a pod, which was refused.
+    /// Records a rejected attempt.
     pub(super) fn count_refusal(
         &mut self,
         uid: &str,
@@ -50,7 +50,7 @@ impl Queue {
         pending: PluginSet,
         now: Timestamp,
     ) {
-        self.again(uid, now, |entry| {
+        self.record_attempt(uid, now, |entry| {
             entry.refused_by = plugins;
             entry.pending_for = pending;
             entry.refusals += 1;
@@ -61,8 +61,8 @@ impl Queue {
         }
     }
 
-    /// Notes another attempt at a pod.
-    pub(super) fn again(&mut self, uid: &str, now: Timestamp, change: impl FnOnce(&mut Entry)) {
+    /// Records an attempt.
+    pub(super) fn record_attempt(&mut self, uid: &str, now: Timestamp, change: impl FnOnce(&mut Entry)) {
         if self.is_in_flight(uid) {
             self.metrics.in_flight(-1.0);
         }
@@ -74,51 +74,51 @@ impl Queue {
         }
     }
 
-    /// Puts a pod somewhere else, because of an event.
-    pub(super) fn put(&mut self, uid: &str, place: Place, event: &'static str) {
+    /// Moves a pod because of an event.
+    pub(super) fn put(&mut self, uid: &str, state: PodState, event: &'static str) {
         self.leave(uid);
-        self.enter(uid, place);
-        if let Some(queue) = place.queue() {
+        self.enter(uid, state);
+        if let Some(queue) = state.queue() {
             self.metrics.incoming(queue, event);
         }
     }
 
-    pub(super) fn enter(&mut self, uid: &str, place: Place) {
+    pub(super) fn enter(&mut self, uid: &str, state: PodState) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        entry.place = place;
-        match place {
-            Place::Active(turn) => drop(self.active.insert(turn, uid.into())),
-            Place::BackingOff(key) => drop(self.backing_off.insert(key, uid.into())),
-            Place::Failed(key) => drop(self.failed.insert(key, uid.into())),
-            Place::Parked(since) => {
+        entry.state = state;
+        match state {
+            PodState::Active(sort_key) => drop(self.active.insert(sort_key, uid.into())),
+            PodState::BackingOff(key) => drop(self.backing_off.insert(key, uid.into())),
+            PodState::Failed(key) => drop(self.failed.insert(key, uid.into())),
+            PodState::Parked(since) => {
                 self.refused.entry(entry.refusal()).or_default().insert(uid.into());
                 self.parked_since.insert((since, uid.into()));
             }
-            Place::Gated => drop(self.refused.entry(entry.refusal()).or_default().insert(uid.into())),
-            Place::InFlight => {}
+            PodState::Gated => drop(self.refused.entry(entry.refusal()).or_default().insert(uid.into())),
+            PodState::InFlight => {}
         }
-        if let Some(queue) = place.queue() {
+        if let Some(queue) = state.queue() {
             self.metrics.pending(queue, 1.0);
         }
     }
 
-    /// Takes a pod out of wherever it waits.
+    /// Removes a pod from the part of the queue it is in.
     pub(super) fn leave(&mut self, uid: &str) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        let place = std::mem::replace(&mut entry.place, Place::InFlight);
+        let state = std::mem::replace(&mut entry.state, PodState::InFlight);
         let refusal = entry.refusal();
-        match place {
-            Place::Active(turn) => drop(self.active.remove(&turn)),
-            Place::BackingOff(key) => drop(self.backing_off.remove(&key)),
-            Place::Failed(key) => drop(self.failed.remove(&key)),
-            Place::Parked(since) => {
+        match state {
+            PodState::Active(sort_key) => drop(self.active.remove(&sort_key)),
+            PodState::BackingOff(key) => drop(self.backing_off.remove(&key)),
+            PodState::Failed(key) => drop(self.failed.remove(&key)),
+            PodState::Parked(since) => {
                 self.parked_since.remove(&(since, uid.into()));
                 self.leave_refused(uid, refusal);
             }
-            Place::Gated => self.leave_refused(uid, refusal),
-            Place::InFlight => {}
+            PodState::Gated => self.leave_refused(uid, refusal),
+            PodState::InFlight => {}
         }
-        if let Some(queue) = place.queue() {
+        if let Some(queue) = state.queue() {
             self.metrics.pending(queue, -1.0);
         }
     }

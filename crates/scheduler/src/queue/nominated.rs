@@ -1,11 +1,10 @@
-//! Pods that were promised a node and wait until others have gone from it.
+//! Nominated pods: they wait until their victims have left the nominated node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::view::Pod;
 
-/// Who was promised which node.
 #[derive(Debug, Default)]
 pub(crate) struct Nominated {
     by_node: HashMap<Box<str>, Vec<Arc<Pod>>>,
@@ -13,7 +12,7 @@ pub(crate) struct Nominated {
 }
 
 impl Nominated {
-    /// Notes that a pod was promised a node.
+    /// Nominates a pod to a node; an empty name removes the nomination.
     pub(crate) fn set(&mut self, pod: &Arc<Pod>, node: &str) {
         self.remove(&pod.metadata.uid);
         if !node.is_empty() {
@@ -22,7 +21,7 @@ impl Nominated {
         }
     }
 
-    /// Notes that a pod was promised nothing any more.
+    /// Removes the nomination of a pod.
     pub(crate) fn remove(&mut self, uid: &str) {
         let Some(node) = self.of_pod.remove(uid) else { return };
         if let Some(pods) = self.by_node.get_mut(&node) {
@@ -33,17 +32,16 @@ impl Nominated {
         }
     }
 
-    /// The node a pod was promised.
+    /// The node a pod is nominated to.
     pub(crate) fn node_of(&self, uid: &str) -> Option<&str> {
         self.of_pod.get(uid).map(|node| &**node)
     }
 
-    /// Who was promised a node.
+    /// The pods nominated to a node.
     pub(crate) fn on(&self, node: &str) -> &[Arc<Pod>] {
         self.by_node.get(node).map_or(&[], |pods| pods)
     }
 
-    /// Whether nobody was promised anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.of_pod.is_empty()
     }
@@ -54,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_promised_one_node_at_most() {
+    fn pod_is_nominated_to_one_node_at_most() {
         let mut pod = Pod::default();
         pod.metadata.uid = "u".into();
         let pod = Arc::new(pod);

@@ -1,4 +1,4 @@
-//! Who comes when, with times given by hand.
+//! Queue order and backoff, with explicit times.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ fn pod(name: &str, priority: i32) -> Arc<Pod> {
     Arc::new(pod)
 }
 
-fn plugin(place: usize) -> PluginSet {
-    [place].into_iter().collect()
+fn plugin(index: usize) -> PluginSet {
+    [index].into_iter().collect()
 }
 
-/// The pods that can be tried, one after the other.
+/// All pods that can be popped now.
 fn popped(queue: &mut Queue, now: Timestamp) -> Vec<String> {
     std::iter::from_fn(|| queue.pop(now)).map(|popped| popped.pod.metadata.name.to_string()).collect()
 }
 
 #[test]
-fn the_most_important_comes_first_and_then_who_waited_longest() {
+fn pods_are_popped_by_priority_then_by_waiting_time() {
     let mut queue = queue();
     queue.add(pod("late", 0), 0, None, START + SECOND);
     queue.add(pod("first", 0), 0, None, START);
@@ -43,12 +43,12 @@ fn the_most_important_comes_first_and_then_who_waited_longest() {
 }
 
 #[test]
-fn a_refused_pod_waits_for_what_may_help_it() {
+fn rejected_pod_is_parked_until_an_event_helps() {
     let mut queue = queue();
-    for (name, place) in [("a", 1), ("b", 2)] {
+    for (name, index) in [("a", 1), ("b", 2)] {
         queue.add(pod(name, 0), 0, None, START);
         queue.pop(START).unwrap();
-        queue.refused(name, plugin(place), PluginSet::default(), START);
+        queue.refused(name, plugin(index), PluginSet::default(), START);
     }
     assert!(queue.pop(START + 60 * SECOND).is_none());
     assert_eq!(queue.refusal_of("b").unwrap().plugins, plugin(2));
@@ -61,24 +61,24 @@ fn a_refused_pod_waits_for_what_may_help_it() {
 }
 
 #[test]
-fn who_was_refused_often_comes_after_those_who_were_not() {
+fn pod_in_backoff_is_popped_after_active_pods() {
     let mut queue = queue();
-    queue.add(pod("again", 5), 0, None, START);
+    queue.add(pod("retried", 5), 0, None, START);
     queue.pop(START).unwrap();
-    queue.refused("again", plugin(1), PluginSet::default(), START);
-    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START + SECOND / 2);
+    queue.refused("retried", plugin(1), PluginSet::default(), START);
+    queue.wake_one("retried", "Event", Hint::AfterBackoff, None, START + SECOND / 2);
     queue.add(pod("new", 0), 0, None, START + SECOND / 2);
-    assert_eq!(popped(&mut queue, START + SECOND / 2), ["new", "again"], "nothing else was to be done");
-    queue.refused("again", plugin(1), PluginSet::default(), START + SECOND);
-    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START + SECOND);
+    assert_eq!(popped(&mut queue, START + SECOND / 2), ["new", "retried"], "no pod was active");
+    queue.refused("retried", plugin(1), PluginSet::default(), START + SECOND);
+    queue.wake_one("retried", "Event", Hint::AfterBackoff, None, START + SECOND);
     queue.add(pod("newer", 0), 0, None, START + SECOND);
-    // The second time it waits two seconds, and the one in which that ends.
+    // The second backoff is two seconds, plus the rest of the second in which it ends.
     let over = START + 4 * SECOND;
-    assert_eq!(popped(&mut queue, over), ["again", "newer"]);
+    assert_eq!(popped(&mut queue, over), ["retried", "newer"]);
 }
 
 #[test]
-fn what_failed_is_not_tried_before_its_time() {
+fn failed_pod_is_not_popped_before_its_backoff_ends() {
     let mut queue = queue();
     queue.add(pod("a", 0), 0, None, START);
     let mut now = START;
@@ -93,7 +93,7 @@ fn what_failed_is_not_tried_before_its_time() {
 }
 
 #[test]
-fn a_parked_pod_is_not_forgotten_for_ever() {
+fn parked_pod_is_retried_after_the_maximum_time() {
     let mut queue = queue();
     queue.add(pod("a", 0), 0, None, START);
     queue.pop(START).unwrap();
@@ -104,7 +104,7 @@ fn a_parked_pod_is_not_forgotten_for_ever() {
 }
 
 #[test]
-fn a_pod_that_is_gone_is_nowhere() {
+fn removed_pod_is_in_no_part_of_the_queue() {
     let mut queue = queue();
     for (name, put) in [
         ("active", (|_, _| {}) as fn(&mut Queue, &str)),
@@ -131,7 +131,7 @@ fn a_pod_that_is_gone_is_nowhere() {
 }
 
 #[test]
-fn who_is_held_back_is_asked_after_again_when_something_may_have_changed() {
+fn gated_pod_is_checked_again_after_an_event() {
     let mut queue = queue();
     queue.add(pod("a", 0), 0, Some(2), START);
     let wants = |refusal: Refusal| refusal.plugins.meets(plugin(2));
@@ -143,20 +143,20 @@ fn who_is_held_back_is_asked_after_again_when_something_may_have_changed() {
 }
 
 #[test]
-fn who_waits_for_something_that_was_begun_need_not_wait_longer() {
+fn pending_pod_skips_its_backoff() {
     let mut queue = queue();
-    for name in ["again", "pending"] {
+    for name in ["backing-off", "pending"] {
         queue.add(pod(name, 0), 0, None, START);
         queue.pop(START).unwrap();
         queue.refused(name, plugin(1), plugin(1), START);
     }
-    queue.wake_one("again", "Event", Hint::AfterBackoff, None, START);
+    queue.wake_one("retried", "Event", Hint::AfterBackoff, None, START);
     queue.wake_one("pending", "Event", Hint::Immediately, None, START);
-    assert_eq!(popped(&mut queue, START), ["pending", "again"]);
+    assert_eq!(popped(&mut queue, START), ["pending", "retried"]);
 }
 
 #[test]
-fn a_plugin_can_have_any_pod_tried() {
+fn force_activates_any_waiting_pod() {
     let mut queue = queue();
     for (name, put) in [
         (
@@ -177,7 +177,7 @@ fn a_plugin_can_have_any_pod_tried() {
 }
 
 #[test]
-fn pods_come_in_the_order_a_plugin_says() {
+fn queue_sort_determines_the_order_of_pods() {
     struct ByName;
     impl QueueSort for ByName {
         fn name(&self) -> &'static str {

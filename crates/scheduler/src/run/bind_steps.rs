@@ -1,4 +1,4 @@
-//! What is done to bring a pod to its node, by plugins, one after the other.
+//! The binding cycle: PreBind and Bind plugins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::framework::{BindError, Binding, PreBind};
 use crate::metrics::SchedulerMetrics;
 use crate::view::Pod;
 
-/// Why what was to be done first was called off, as upstream says it.
+/// Error of a binding cycle that was cancelled, in kube-scheduler's wording.
 const PREEMPTED: &str = "preempted by DefaultPreemption";
 
-/// What plugins do, and who does it.
+/// The binding cycle of one pod.
 pub(super) struct BindSteps {
     before: Vec<(&'static str, PreBind)>,
     bind: Option<(&'static str, Binding)>,
@@ -24,12 +24,12 @@ pub(super) struct BindSteps {
     costs: Costs,
 }
 
-/// Where it is noted what each step costs.
+/// Records the duration of each step.
 #[derive(Clone)]
 struct Costs {
     clock: Clock,
     metrics: Arc<SchedulerMetrics>,
-    /// Whether plugins are looked at one by one.
+    /// True if single plugins are measured.
     is_sampled: bool,
 }
 
@@ -39,10 +39,10 @@ impl Costs {
         self.metrics.passed(profile, point, status(is_done), took);
     }
 
-    fn asked(&self, plugin: &str, point: Point, began: Duration, is_done: bool) {
+    fn plugin_called(&self, plugin: &str, point: Point, began: Duration, is_done: bool) {
         if self.is_sampled {
             let took = self.clock.uptime().saturating_sub(began);
-            self.metrics.asked(plugin, point, status(is_done), took);
+            self.metrics.plugin_called(plugin, point, status(is_done), took);
         }
     }
 }
@@ -52,29 +52,29 @@ fn status(is_done: bool) -> Status {
 }
 
 impl BindSteps {
-    /// Asks plugins what they have to do for a pod that has its node.
+    /// Collects the PreBind and Bind steps for a pod.
     pub(super) fn new(cluster: &Cluster, pod: &Arc<Pod>, profile: usize, is_sampled: bool) -> Self {
-        let (rules, world, node) = (&cluster.rules, &cluster.world, &*pod.node_name);
-        let plugins = &rules.profiles[profile].plugins;
-        let began = rules.clock.uptime();
+        let (shared, state, node) = (&cluster.shared, &cluster.state, &*pod.node_name);
+        let plugins = &shared.profiles[profile].plugins;
+        let began = shared.clock.uptime();
         let before: Vec<_> = (plugins.iter())
-            .filter_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.pre_bind(world, pod, node)?)))
+            .filter_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.pre_bind(state, pod, node)?)))
             .collect();
         let status = if before.is_empty() { Status::Skip } else { Status::Success };
-        let took = rules.clock.uptime().saturating_sub(began);
-        rules.metrics.passed(profile, Point::PreBindPreFlight, status, took);
+        let took = shared.clock.uptime().saturating_sub(began);
+        shared.metrics.passed(profile, Point::PreBindPreFlight, status, took);
         let bind = (plugins.iter())
-            .find_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.bind(world, pod, node)?)));
-        let costs = Costs { clock: rules.clock.clone(), metrics: Arc::clone(&rules.metrics), is_sampled };
+            .find_map(|enabled| Some((enabled.plugin.name(), enabled.plugin.bind(state, pod, node)?)));
+        let costs = Costs { clock: shared.clock.clone(), metrics: Arc::clone(&shared.metrics), is_sampled };
         Self { before, bind, profile, costs }
     }
 
-    /// Whether something is done before the pod is bound.
+    /// True if there are PreBind steps.
     pub(super) fn has_to_prepare(&self) -> bool {
         !self.before.is_empty()
     }
 
-    /// Does it all. What is done first can be called off.
+    /// Runs all steps. `guard` can cancel the PreBind steps.
     pub(super) async fn run(self, guard: Option<PreBinding>) -> Result<(), BindError> {
         let Self { before, bind, profile, costs } = self;
         let began = costs.clock.uptime();
@@ -88,17 +88,17 @@ impl BindSteps {
         let bound = match bind {
             Some((name, bind)) => {
                 let bound = bind.await;
-                costs.asked(name, Point::Bind, began, bound.is_ok());
+                costs.plugin_called(name, Point::Bind, began, bound.is_ok());
                 bound.map_err(|error| BindError(format!("running Bind plugin \"{name}\": {error}")))
             }
-            None => Err(BindError::new("no plugin binds")),
+            None => Err(BindError::new("no Bind plugin is enabled for the pod")),
         };
         costs.passed(profile, Point::Bind, began, bound.is_ok());
         bound
     }
 }
 
-/// Does what has to be done before a pod is bound: neighbours that may together, the others one after the other.
+/// Runs the PreBind steps: adjacent parallel ones concurrently, the others one after the other.
 async fn prepare(
     before: Vec<(&'static str, PreBind)>,
     guard: Option<&PreBinding>,
@@ -110,7 +110,7 @@ async fn prepare(
             let failed = |error| BindError(format!("running PreBind plugin \"{name}\": {error}"));
             let began = costs.clock.uptime();
             let done = step.work.await;
-            costs.asked(name, Point::PreBind, began, done.is_ok());
+            costs.plugin_called(name, Point::PreBind, began, done.is_ok());
             done.map_err(failed)
         });
         let all = async { try_join_all(steps).await.map(drop) };
@@ -119,7 +119,7 @@ async fn prepare(
             continue;
         };
         tokio::select! {
-            // Both may be dropped: what is half done is done anew, or found to be done, at the next attempt.
+            // Both may be dropped: the next attempt repeats an incomplete step or finds it done.
             biased;
             () = guard.cancelled() => {
                 let name = names.first().copied().unwrap_or_default();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_may_be_at_it_together_are() {
+    fn adjacent_parallel_steps_are_grouped() {
         let before =
             vec![("a", done().parallel()), ("b", done().parallel()), ("c", done()), ("d", done().parallel())];
         let names: Vec<Vec<_>> =
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn neighbours_can_wait_for_each_other_and_a_failure_ends_all() {
+    async fn parallel_steps_run_concurrently_and_fail_together() {
         let (sender, receiver) = oneshot::channel();
         let first = PreBind::new(async move { receiver.await.map_err(|error| BindError(error.to_string())) });
         let second = PreBind::new(async move { sender.send(()).map_err(|()| BindError::new("gone")) });
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_called_off_says_why() {
+    async fn cancelled_step_returns_the_preemption_error() {
         let guard = PreBinding::default();
         assert!(guard.cancel());
         let endless = PreBind::new(std::future::pending());

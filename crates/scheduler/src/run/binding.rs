@@ -1,5 +1,5 @@
-//! What becomes of a pod that has a node: it may have to wait until plugins allow it to go there, is then brought
-//! there by a task of its own, and is scheduled anew if either fails.
+//! Reserve, Permit and the binding cycle of a pod whose node is chosen. The pod may have to wait for Permit
+//! plugins, is then bound by a task of its own, and is scheduled again if either fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use coracle_base::{Task, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::Begun;
+use super::attempt::Tasks;
 use super::cluster::Cluster;
 use super::effects::{Effects, Reason, Refused};
 use crate::cycle::{Point, Status, Trace};
@@ -19,63 +19,63 @@ use crate::metrics::AttemptResult;
 use crate::queue::Refusal;
 use crate::view::Pod;
 
-/// When an attempt began, and whether plugins are looked at one by one in it.
+/// The start of an attempt, and whether single plugins are measured in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Started {
     pub(super) at: Duration,
     pub(super) is_sampled: bool,
 }
 
-/// A pod that has its node and waits to be allowed to go there.
-pub(super) struct Held {
+/// A pod with a chosen node that waits for Permit plugins.
+pub(super) struct WaitingBinding {
     pub(super) pod: Arc<Pod>,
-    /// The plugins that made it wait, as if they had refused it.
+    /// The plugins it waits for, as if they had rejected it.
     pub(super) refusal: Refusal,
-    /// What has happened meanwhile that would help it, if they do refuse it.
+    /// The strongest hint of the events since then, which counts if they do reject it.
     pub(super) hint: Hint,
-    /// Says where it will run.
+    /// Writes the nominated node to the pod's status.
     pub(super) announced: Task<()>,
     pub(super) started: Started,
-    /// When it began to wait.
+    /// Start of the wait.
     pub(super) since: Duration,
 }
 
-/// What plugins say of whether a pod goes to its node now.
+/// Combined result of the Permit plugins.
 pub(super) enum Permitted {
     Now,
-    /// When these allow it, each within its time.
+    /// The pod waits for these plugins, with the timeout of each.
     Later(Vec<(usize, Duration)>),
 }
 
-/// Asks everyone who has something to note.
+/// Runs the Reserve plugins until one rejects the pod.
 pub(super) fn reserve(
     cluster: &mut Cluster,
     profile: &Profile,
     pod: &Arc<Pod>,
     trace: &mut Trace,
 ) -> Result<(), (usize, Rejection)> {
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        let asked = trace.begin_plugin();
-        let answer = enabled.plugin.reserve(&mut cluster.world, pod, &pod.node_name);
+    for (index, enabled) in profile.plugins.iter().enumerate() {
+        let began = trace.begin_plugin();
+        let answer = enabled.plugin.reserve(&mut cluster.state, pod, &pod.node_name);
         let status = answer.as_ref().map_or_else(|rejection| rejection.code.into(), |()| Status::Success);
-        trace.end_plugin(Point::Reserve, place, status, asked);
-        answer.map_err(|rejection| (place, rejection))?;
+        trace.end_plugin(Point::Reserve, index, status, began);
+        answer.map_err(|rejection| (index, rejection))?;
     }
     Ok(())
 }
 
-/// Takes back what everyone has noted.
+/// Runs the unreserve step of all plugins in reverse order.
 pub(super) fn unreserve(cluster: &mut Cluster, profile: usize, pod: &Pod) {
-    let rules = Arc::clone(&cluster.rules);
-    let began = rules.clock.uptime();
-    for enabled in rules.profiles[profile].plugins.iter().rev() {
-        enabled.plugin.unreserve(&mut cluster.world, pod, &pod.node_name);
+    let shared = Arc::clone(&cluster.shared);
+    let began = shared.clock.uptime();
+    for enabled in shared.profiles[profile].plugins.iter().rev() {
+        enabled.plugin.unreserve(&mut cluster.state, pod, &pod.node_name);
     }
-    let took = rules.clock.uptime().saturating_sub(began);
-    rules.metrics.passed(profile, Point::Unreserve, Status::Success, took);
+    let took = shared.clock.uptime().saturating_sub(began);
+    shared.metrics.passed(profile, Point::Unreserve, Status::Success, took);
 }
 
-/// Asks everyone who has the last word.
+/// Runs the Permit plugins until one rejects the pod.
 pub(super) fn permit(
     cluster: &Cluster,
     profile: &Profile,
@@ -83,25 +83,25 @@ pub(super) fn permit(
     trace: &mut Trace,
 ) -> Result<Permitted, (usize, Rejection)> {
     let mut waits = Vec::new();
-    for (place, enabled) in profile.plugins.iter().enumerate() {
-        let asked = trace.begin_plugin();
-        let answer = enabled.plugin.permit(&cluster.world, pod, &pod.node_name);
+    for (index, enabled) in profile.plugins.iter().enumerate() {
+        let began = trace.begin_plugin();
+        let answer = enabled.plugin.permit(&cluster.state, pod, &pod.node_name);
         let status = match &answer {
             Permit::Allow => Status::Success,
             Permit::Wait(_) => Status::Wait,
             Permit::Reject(rejection) => rejection.code.into(),
         };
-        trace.end_plugin(Point::Permit, place, status, asked);
+        trace.end_plugin(Point::Permit, index, status, began);
         match answer {
             Permit::Allow => {}
-            Permit::Wait(time) => waits.push((place, time)),
-            Permit::Reject(rejection) => return Err((place, rejection)),
+            Permit::Wait(time) => waits.push((index, time)),
+            Permit::Reject(rejection) => return Err((index, rejection)),
         }
     }
     Ok(if waits.is_empty() { Permitted::Now } else { Permitted::Later(waits) })
 }
 
-/// Lets a pod wait until it is allowed to go to its node.
+/// Adds a pod to the waiting pods.
 pub(super) fn hold(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -111,48 +111,48 @@ pub(super) fn hold(
     started: Started,
     now: Timestamp,
 ) {
-    let rules = Arc::clone(&cluster.rules);
+    let shared = Arc::clone(&cluster.shared);
     let names =
-        |(place, time): &(usize, Duration)| (rules.profiles[profile].plugins[*place].plugin.name(), *time);
+        |(index, time): &(usize, Duration)| (shared.profiles[profile].plugins[*index].plugin.name(), *time);
     let named: Vec<_> = waits.iter().map(names).collect();
-    let plugins: PluginSet = waits.iter().map(|(place, _)| *place).collect();
-    let held = Held {
+    let plugins: PluginSet = waits.iter().map(|(index, _)| *index).collect();
+    let held = WaitingBinding {
         pod: Arc::clone(&pod),
         refusal: Refusal { profile, plugins, pending: PluginSet::default() },
         hint: Hint::Skip,
-        announced: Task::spawn("pod status", effects.announce(&cluster.world, &pod)),
+        announced: Task::spawn("pod status", effects.announce(&cluster.state, &pod)),
         started,
-        since: rules.clock.uptime(),
+        since: shared.clock.uptime(),
     };
     let uid = pod.metadata.uid.clone();
     cluster.held.insert(uid.clone(), held);
-    rules.waiting.add(PodId::new(&cluster.world.cluster, &uid), &pod, &named, now);
+    shared.waiting.add(PodId::new(&cluster.state.cluster, &uid), &pod, &named, now);
 }
 
-/// Acts on what was decided of a pod that waited.
+/// Acts on the verdict about a waiting pod.
 pub(super) fn settle(
     cluster: &mut Cluster,
     effects: &Effects,
     uid: &str,
     verdict: Verdict,
     now: Timestamp,
-) -> Begun {
+) -> Tasks {
     let Some(held) = cluster.held.remove(uid) else { return Vec::new() };
-    let rules = Arc::clone(&cluster.rules);
+    let shared = Arc::clone(&cluster.shared);
     let status = match &verdict {
         Verdict::Allowed => Status::Success,
         Verdict::Rejected { .. } => Status::Unschedulable,
         Verdict::Preempted { .. } => Status::Error,
     };
-    rules.metrics.waited(status, rules.clock.uptime().saturating_sub(held.since));
+    shared.metrics.waited(status, shared.clock.uptime().saturating_sub(held.since));
     match verdict {
         Verdict::Allowed => {
             bind(cluster, effects, &held.pod, held.refusal.profile, Some(held.announced), held.started)
         }
         Verdict::Rejected { plugin, message } => {
-            let by = rules.profiles[held.refusal.profile].place_of(&plugin);
+            let by = shared.profiles[held.refusal.profile].index_of(&plugin);
             let diagnosis = Diagnosis::of_one_node(by, &Rejection::resolvable(message));
-            give_back(
+            reject_waiting(
                 cluster,
                 effects,
                 held,
@@ -164,26 +164,34 @@ pub(super) fn settle(
         }
         Verdict::Preempted { message } => {
             let message = format!("waiting on permit for pod: {message}");
-            give_back(cluster, effects, held, Reason::SchedulerError, &message, PluginSet::default(), now)
+            reject_waiting(
+                cluster,
+                effects,
+                held,
+                Reason::SchedulerError,
+                &message,
+                PluginSet::default(),
+                now,
+            )
         }
     }
 }
 
-/// Takes back where a pod was to run that waited in vain.
-fn give_back(
+/// Undoes the assumption of a waiting pod that was rejected or preempted.
+fn reject_waiting(
     cluster: &mut Cluster,
     effects: &Effects,
-    held: Held,
+    held: WaitingBinding,
     reason: Reason,
     message: &str,
     plugins: PluginSet,
     now: Timestamp,
-) -> Begun {
-    let Held { pod, refusal, hint, announced, started, .. } = held;
-    take_back(cluster, refusal.profile, &pod, now);
+) -> Tasks {
+    let WaitingBinding { pod, refusal, hint, announced, started, .. } = held;
+    release_node(cluster, refusal.profile, &pod, now);
     count_failure(cluster, refusal.profile, reason, started);
     let uid = &pod.metadata.uid;
-    let pending = cluster.queue.get(uid).filter(|_| cluster.world.cache.pod(uid).is_none()).cloned();
+    let pending = cluster.queue.get(uid).filter(|_| cluster.state.cache.pod(uid).is_none()).cloned();
     let is_gone = pending.is_none();
     match reason {
         _ if is_gone => drop(cluster.queue.remove(uid)),
@@ -193,18 +201,18 @@ fn give_back(
         }
         Reason::Unschedulable => cluster.queue.retry(uid, plugins, PluginSet::default(), now),
     }
-    let known = pending.unwrap_or_else(|| Arc::clone(&pod));
-    let refused = Refused { pod: &known, reason, message, nomination: &Nomination::Clear };
+    let pod_to_report = pending.unwrap_or_else(|| Arc::clone(&pod));
+    let refused = Refused { pod: &pod_to_report, reason, message, nomination: &Nomination::Clear };
     effects
-        .refused_after(&cluster.world.cluster, refused, is_gone, announced, &pod.node_name)
+        .refused_after(&cluster.state.cluster, refused, is_gone, announced, &pod.node_name)
         .into_iter()
         .collect()
 }
 
-/// Takes back where a pod was to run, which may help others.
-fn take_back(cluster: &mut Cluster, profile: usize, pod: &Arc<Pod>, now: Timestamp) {
+/// Removes an assumed pod from its node, which may make other pods schedulable.
+fn release_node(cluster: &mut Cluster, profile: usize, pod: &Arc<Pod>, now: Timestamp) {
     unreserve(cluster, profile, pod);
-    if let Some(forgotten) = cluster.world.cache.forget(&pod.metadata.uid) {
+    if let Some(forgotten) = cluster.state.cache.forget(&pod.metadata.uid) {
         cluster.wake(&ClusterEvent::PodGone(forgotten), now);
     }
 }
@@ -214,11 +222,11 @@ fn count_failure(cluster: &Cluster, profile: usize, reason: Reason, started: Sta
         Reason::Unschedulable => AttemptResult::Unschedulable,
         Reason::SchedulerError => AttemptResult::Error,
     };
-    let took = cluster.rules.clock.uptime().saturating_sub(started.at);
-    cluster.rules.metrics.attempted(profile, result, took);
+    let took = cluster.shared.clock.uptime().saturating_sub(started.at);
+    cluster.shared.metrics.attempted(profile, result, took);
 }
 
-/// Has a pod brought to its node.
+/// Starts the binding cycle of a pod.
 pub(super) fn bind(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -226,8 +234,8 @@ pub(super) fn bind(
     profile: usize,
     announced: Option<Task<()>>,
     started: Started,
-) -> Begun {
-    cluster.rules.metrics.binding(1.0);
+) -> Tasks {
+    cluster.shared.metrics.binding(1.0);
     let (task, pre_binding) = effects.bind(cluster, pod, profile, announced, started);
     if let Some(pre_binding) = pre_binding {
         cluster.pre_binding.insert(pod.metadata.uid.clone(), pre_binding);
@@ -235,7 +243,7 @@ pub(super) fn bind(
     vec![task]
 }
 
-/// Whether what has to be done before a pod is bound may still be called off. Clones are the same.
+/// Cancellation state of the PreBind steps. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PreBinding {
     state: Arc<AtomicU8>,
@@ -247,32 +255,32 @@ const CANCELLED: u8 = 1;
 const FINISHED: u8 = 2;
 
 impl PreBinding {
-    /// Calls it off. Whether that was possible.
+    /// Cancels the PreBind steps. False if they are finished.
     pub(super) fn cancel(&self) -> bool {
         let order = Ordering::SeqCst;
-        let is_off = match self.state.compare_exchange(RUNNING, CANCELLED, order, order) {
+        let is_cancelled = match self.state.compare_exchange(RUNNING, CANCELLED, order, order) {
             Ok(_) => true,
             Err(state) => state == CANCELLED,
         };
-        if is_off {
+        if is_cancelled {
             self.cancelled.cancel();
         }
-        is_off
+        is_cancelled
     }
 
-    /// From now on it cannot be called off. Whether it was not before.
+    /// Prevents cancellation from now on. False if the steps were cancelled.
     pub(super) fn finish(&self) -> bool {
         let order = Ordering::SeqCst;
         self.state.compare_exchange(RUNNING, FINISHED, order, order).is_ok()
     }
 
-    /// Returns when it is called off. Safe to drop.
+    /// Waits for the cancellation. Cancel-safe.
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
 }
 
-/// A pod has been bound.
+/// Records that a pod was bound.
 pub(super) fn bound(
     cluster: &mut Cluster,
     effects: &Effects,
@@ -280,73 +288,73 @@ pub(super) fn bound(
     profile: usize,
     started: Started,
     now: Timestamp,
-) -> Begun {
-    let rules = Arc::clone(&cluster.rules);
+) -> Tasks {
+    let shared = Arc::clone(&cluster.shared);
     let uid = &pod.metadata.uid;
     let history = cluster.queue.history(uid);
     cluster.queue.remove(uid);
     cluster.pre_binding.remove(uid);
-    rules.metrics.binding(-1.0);
-    rules.metrics.attempted(
+    shared.metrics.binding(-1.0);
+    shared.metrics.attempted(
         profile,
         AttemptResult::Scheduled,
-        rules.clock.uptime().saturating_sub(started.at),
+        shared.clock.uptime().saturating_sub(started.at),
     );
     if let Some(first) = history.first_active {
-        rules.metrics.scheduled(history.attempts, now.since(first), history.was_flushed);
+        shared.metrics.scheduled(history.attempts, now.since(first), history.was_flushed);
     }
-    let asked = rules.clock.uptime();
-    let mut last = asked;
-    for enabled in &rules.profiles[profile].plugins {
-        enabled.plugin.post_bind(&mut cluster.world, pod, &pod.node_name);
+    let began = shared.clock.uptime();
+    let mut last = began;
+    for enabled in &shared.profiles[profile].plugins {
+        enabled.plugin.post_bind(&mut cluster.state, pod, &pod.node_name);
         if started.is_sampled {
-            let now = rules.clock.uptime();
+            let now = shared.clock.uptime();
             let took = now.saturating_sub(std::mem::replace(&mut last, now));
-            rules.metrics.asked(enabled.plugin.name(), Point::PostBind, Status::Success, took);
+            shared.metrics.plugin_called(enabled.plugin.name(), Point::PostBind, Status::Success, took);
         }
     }
-    let took = rules.clock.uptime().saturating_sub(asked);
-    rules.metrics.passed(profile, Point::PostBind, Status::Success, took);
-    effects.bound(&cluster.world.cluster, pod);
+    let took = shared.clock.uptime().saturating_sub(began);
+    shared.metrics.passed(profile, Point::PostBind, Status::Success, took);
+    effects.bound(&cluster.state.cluster, pod);
     Vec::new()
 }
 
-/// A pod that could not be bound, and why.
+/// A pod whose binding failed.
 pub(super) struct Unbound<'a> {
     pub(super) pod: &'a Arc<Pod>,
     pub(super) profile: usize,
-    /// Whether people were told where it would run.
+    /// True if the nominated node was written to the pod's status.
     pub(super) was_announced: bool,
     pub(super) error: &'a str,
     pub(super) started: Started,
 }
 
-/// A pod could not be bound. It is scheduled anew, if it is still there.
+/// Handles a failed binding: the pod is scheduled again, if it still exists.
 pub(super) fn unbound(
     cluster: &mut Cluster,
     effects: &Effects,
     unbound: &Unbound<'_>,
     now: Timestamp,
-) -> Begun {
+) -> Tasks {
     let Unbound { pod, profile, was_announced, error, started } = *unbound;
     let uid = &pod.metadata.uid;
     cluster.pre_binding.remove(uid);
-    cluster.rules.metrics.binding(-1.0);
+    cluster.shared.metrics.binding(-1.0);
     count_failure(cluster, profile, Reason::SchedulerError, started);
-    take_back(cluster, profile, pod, now);
-    let is_placed = cluster.world.cache.pod(uid).is_some();
+    release_node(cluster, profile, pod, now);
+    let is_placed = cluster.state.cache.pod(uid).is_some();
     let Some(pending) = cluster.queue.get(uid).filter(|_| !is_placed).cloned() else {
         cluster.queue.remove(uid);
         return Vec::new();
     };
     cluster.queue.failed(uid, now);
-    let known = if was_announced { Arc::new(pending.promised(&pod.node_name)) } else { pending };
+    let pod_to_report = if was_announced { Arc::new(pending.nominated_to(&pod.node_name)) } else { pending };
     let reason = Reason::SchedulerError;
-    let refused = Refused { pod: &known, reason, message: error, nomination: &Nomination::Clear };
-    effects.refused(&cluster.world.cluster, refused).into_iter().collect()
+    let refused = Refused { pod: &pod_to_report, reason, message: error, nomination: &Nomination::Clear };
+    effects.refused(&cluster.state.cluster, refused).into_iter().collect()
 }
 
-/// Whether a refusal is one of the pod, and not something that went wrong.
+/// True if the pod was rejected, false if the plugin failed.
 pub(super) fn is_refusal(rejection: &Rejection) -> bool {
     rejection.code != Code::Error
 }
@@ -356,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_finished_is_not_called_off_and_the_other_way_round() {
+    fn finished_pre_binding_cannot_be_cancelled_and_the_reverse() {
         let first = PreBinding::default();
         assert!(first.finish() && !first.cancel());
         let second = PreBinding::default();

@@ -1,4 +1,4 @@
-//! All clusters, each with its own pods; they take turns.
+//! All clusters. Pods are taken from them in turn.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 use coracle_base::{Rng, Timestamp};
 use coracle_runtime::ClusterId;
 
-use super::cluster::{Cluster, Rules};
+use super::cluster::{Cluster, SchedulerShared};
 use crate::queue::Popped;
 
-/// Every cluster something is known of.
+/// The state of every cluster that has nodes or pods.
 pub(super) struct Clusters {
-    rules: Arc<Rules>,
+    shared: Arc<SchedulerShared>,
     rng: Rng,
     clusters: HashMap<ClusterId, Cluster>,
-    /// Those with a pod that can be tried, in turn.
+    /// Clusters with a pod that can be popped, in turn.
     ready: VecDeque<ClusterId>,
     is_ready: HashSet<ClusterId>,
-    /// When to look at which again.
+    /// The next time at which each cluster's queue has work to do.
     deadlines: BTreeSet<(Timestamp, ClusterId)>,
     deadline_of: HashMap<ClusterId, Timestamp>,
 }
 
 impl Clusters {
-    pub(super) fn new(rules: Arc<Rules>, rng: Rng) -> Self {
+    pub(super) fn new(shared: Arc<SchedulerShared>, rng: Rng) -> Self {
         Self {
-            rules,
+            shared,
             rng,
             clusters: HashMap::new(),
             ready: VecDeque::new(),
@@ -35,12 +35,12 @@ impl Clusters {
         }
     }
 
-    /// Does something with a cluster, which is forgotten afterwards if nothing is known of it.
+    /// Runs `act` on a cluster, which is created if needed and dropped afterwards if it is empty.
     pub(super) fn with<T>(&mut self, id: &ClusterId, act: impl FnOnce(&mut Cluster) -> T) -> T {
         let cluster = self.clusters.entry(id.clone()).or_insert_with(|| {
-            Cluster::new(id.clone(), Arc::clone(&self.rules), Rng::seeded(self.rng.u64()))
+            Cluster::new(id.clone(), Arc::clone(&self.shared), Rng::seeded(self.rng.u64()))
         });
-        let answer = act(cluster);
+        let result = act(cluster);
         cluster.count();
         let (is_ready, deadline) = (cluster.queue.is_ready(), cluster.queue.deadline());
         if cluster.is_empty() {
@@ -50,20 +50,19 @@ impl Clusters {
             self.ready.push_back(id.clone());
         }
         self.set_deadline(id, deadline);
-        answer
+        result
     }
 
-    /// Whether something is known of a cluster.
-    pub(super) fn knows(&self, id: &ClusterId) -> bool {
+    /// True if the cluster has nodes or pods.
+    pub(super) fn contains(&self, id: &ClusterId) -> bool {
         self.clusters.contains_key(id)
     }
 
-    /// Every cluster something is known of.
     pub(super) fn ids(&self) -> Vec<ClusterId> {
         self.clusters.keys().cloned().collect()
     }
 
-    /// The next pod, of the next cluster that has one.
+    /// The next pod of the next cluster that has one.
     pub(super) fn pop(&mut self, now: Timestamp) -> Option<(ClusterId, Popped)> {
         while let Some(id) = self.ready.pop_front() {
             self.is_ready.remove(&id);
@@ -74,17 +73,17 @@ impl Clusters {
         None
     }
 
-    /// Whether a pod can be tried.
+    /// True if a pod can be popped.
     pub(super) fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// When to look again, should nothing happen before.
+    /// The next time at which [`Self::flush`] has work to do.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Looks at clusters whose time has come.
+    /// Flushes the queues whose deadline has passed.
     pub(super) fn flush(&mut self, now: Timestamp) {
         while let Some((_, id)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
             let id = id.clone();
@@ -92,18 +91,18 @@ impl Clusters {
         }
     }
 
-    /// How many pods come back later.
+    /// Number of pods that are retried at a later time.
     pub(super) fn delayed(&self) -> usize {
         self.clusters.values().map(|cluster| cluster.queue.waiting()).sum()
     }
 
     fn set_deadline(&mut self, id: &ClusterId, deadline: Option<Timestamp>) {
-        let known = self.deadline_of.get(id).copied();
-        if known == deadline {
+        let previous = self.deadline_of.get(id).copied();
+        if previous == deadline {
             return;
         }
-        if let Some(known) = known {
-            self.deadlines.remove(&(known, id.clone()));
+        if let Some(previous) = previous {
+            self.deadlines.remove(&(previous, id.clone()));
             self.deadline_of.remove(id);
         }
         if let Some(deadline) = deadline {

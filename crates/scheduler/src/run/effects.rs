@@ -1,4 +1,4 @@
-//! What the scheduler does to the world: pods are bound, victims are sent away, people are told.
+//! Writes to the API server: bindings, evictions, status updates and events.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use super::bind_steps::BindSteps;
 use super::binding::{PreBinding, Started};
 use super::cluster::Cluster;
+use crate::cluster_state::ClusterState;
 use crate::framework::status::shortened;
 use crate::framework::{BindError, Nomination, PluginSet};
 use crate::view::Pod;
-use crate::world::World;
 
-/// Why a pod is not scheduled, in its condition.
+/// Reason of the pod's `PodScheduled` condition.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reason {
     Unschedulable,
@@ -38,57 +38,57 @@ impl Reason {
     }
 }
 
-/// What has been done.
+/// Result of a task.
 pub(super) enum Finished {
-    /// A pod was brought to its node, or not.
+    /// A binding cycle ended.
     Bound {
         cluster: ClusterId,
         pod: Arc<Pod>,
         profile: usize,
-        /// Whether people were told where it would run.
+        /// True if the nominated node was written to the pod's status.
         was_announced: bool,
         started: Started,
         result: Result<(), BindError>,
     },
-    /// Victims were sent away, as far as that was possible. The pod is tried again.
+    /// Victims were deleted, as far as possible. The pod is retried.
     Preempted { cluster: ClusterId, pod: Arc<Pod>, plugins: PluginSet, succeeded: bool, took: Duration },
-    /// People were told.
-    Told,
+    /// A status update or event was written.
+    Published,
 }
 
-/// What people are told of a pod that is not scheduled.
+/// A scheduling failure to publish.
 pub(super) struct Refused<'a> {
-    /// As it is known now.
+    /// The latest cached version.
     pub(super) pod: &'a Pod,
     pub(super) reason: Reason,
     pub(super) message: &'a str,
-    /// What becomes of what it was promised.
+    /// Change of the nominated node.
     pub(super) nomination: &'a Nomination,
 }
 
-/// Who has to go from a node for a pod.
+/// Victims to evict for a pod.
 pub(super) struct Preemption {
     pub(super) pod: Arc<Pod>,
-    /// Who refused it there.
+    /// Plugins that rejected the pod.
     pub(super) plugins: PluginSet,
     pub(super) victims: Vec<Arc<Pod>>,
     pub(super) node: Box<str>,
-    /// Those of less importance who were promised the node, and lose that.
-    pub(super) outdone: Vec<Arc<Pod>>,
+    /// Pods of lower priority that lose their nomination to the node.
+    pub(super) displaced: Vec<Arc<Pod>>,
 }
 
-/// Does it.
+/// The clients of the API server. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Effects {
     pub(super) pods: Objects,
-    /// One for each scheduler that pods may name.
+    /// By scheduler name.
     pub(super) recorders: HashMap<Box<str>, EventsRecorder>,
     pub(super) clock: Clock,
 }
 
 impl Effects {
-    /// Brings a pod, which has its node, there; with what can call that off as long as something has to be done
-    /// first, if so.
+    /// Starts the binding cycle of a pod with a chosen node. If the pod has PreBind steps, also returns the
+    /// handle to cancel them.
     pub(super) fn bind(
         &self,
         cluster: &Cluster,
@@ -100,19 +100,19 @@ impl Effects {
         let steps = BindSteps::new(cluster, pod, profile, started.is_sampled);
         let pre_binding = steps.has_to_prepare().then(PreBinding::default);
         let announces = announced.is_none() && pre_binding.is_some();
-        let announcing = announces.then(|| self.announce(&cluster.world, pod));
+        let announcing = announces.then(|| self.announce(&cluster.state, pod));
         let was_announced = announced.is_some() || announces;
         let guard = pre_binding.clone();
-        let (cluster, pod) = (cluster.world.cluster.clone(), Arc::clone(pod));
+        let (cluster, pod) = (cluster.state.cluster.clone(), Arc::clone(pod));
         let task = Task::spawn("bind", async move {
             if let Some(announced) = announced {
-                // It fails only if it panicked, and then nobody was told.
+                // It fails only if it panicked, and then nothing was written.
                 drop(announced.await);
             }
             if let Some(announcing) = announcing {
                 announcing.await;
             }
-            // Whatever a plugin left half done is its own business, but its pod must not be lost.
+            // A panic of a plugin must not lose the pod.
             let result = AssertUnwindSafe(steps.run(guard)).catch_unwind().await;
             let result = result.unwrap_or_else(|_| Err(BindError::new("panicked while binding")));
             Finished::Bound { cluster, pod, profile, was_announced, started, result }
@@ -120,35 +120,46 @@ impl Effects {
         (task, pre_binding)
     }
 
-    /// Says where a pod will run while what it needs there is still being made.
-    pub(super) fn announce(&self, world: &World, pod: &Pod) -> impl Future<Output = ()> + Send + 'static {
-        let (pods, key) = (self.pods.clone(), world.key_of(pod));
+    /// Writes the nominated node to the pod's status, for pods that wait or have PreBind steps.
+    pub(super) fn announce(
+        &self,
+        state: &ClusterState,
+        pod: &Pod,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (pods, key) = (self.pods.clone(), state.key_of(pod));
         let status = json!({"nominatedNodeName": pod.node_name});
         let uid = pod.metadata.uid.clone();
         async move { patch_status(&pods, &key, &uid, status).await }
     }
 
-    /// Says that a pod was bound.
+    /// Records the `Scheduled` event.
     pub(super) fn bound(&self, cluster: &ClusterId, pod: &Pod) {
         let message = format!("Successfully assigned {} to {}", pod.full_name(), pod.node_name);
-        self.tell(cluster, pod, EventType::Normal, "Scheduled", "Binding", message);
+        self.record_event(cluster, pod, EventType::Normal, "Scheduled", "Binding", message);
     }
 
-    /// Says why a pod is not scheduled; what it was promised goes into its status too.
+    /// Publishes why a pod is not scheduled, and its nominated node, by event and condition.
     pub(super) fn refused(&self, cluster: &ClusterId, refused: Refused<'_>) -> Option<Task<Finished>> {
         let Refused { pod, reason, message, nomination } = refused;
-        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", shortened(message));
+        self.record_event(
+            cluster,
+            pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            shortened(message),
+        );
         let status = self.unscheduled_status(pod, reason, message, nomination)?;
         let key = key_of(cluster, pod);
         let (pods, uid) = (self.pods.clone(), pod.metadata.uid.clone());
         Some(Task::spawn("pod status", async move {
             patch_status(&pods, &key, &uid, status).await;
-            Finished::Told
+            Finished::Published
         }))
     }
 
-    /// The same of a pod that waited in vain to go to a node, as people were being told. Of one that is gone
-    /// nothing is written.
+    /// Like [`Self::refused`], for a pod that waited for Permit plugins. The status is written after the
+    /// announcement; that of a deleted pod is not written.
     pub(super) fn refused_after(
         &self,
         cluster: &ClusterId,
@@ -158,46 +169,53 @@ impl Effects {
         node: &str,
     ) -> Option<Task<Finished>> {
         let Refused { pod, reason, message, nomination } = refused;
-        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", shortened(message));
+        self.record_event(
+            cluster,
+            pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            shortened(message),
+        );
         if is_gone {
             return None;
         }
-        let status = self.unscheduled_status(&pod.promised(node), reason, message, nomination)?;
+        let status = self.unscheduled_status(&pod.nominated_to(node), reason, message, nomination)?;
         let key = key_of(cluster, pod);
         let (pods, uid) = (self.pods.clone(), pod.metadata.uid.clone());
         Some(Task::spawn("pod status", async move {
-            // What was said first must not be what is said last.
+            // The announcement must not overwrite this status.
             drop(announced.await);
             patch_status(&pods, &key, &uid, status).await;
-            Finished::Told
+            Finished::Published
         }))
     }
 
-    /// Says that a pod is not scheduled because it is going.
+    /// Records that a terminating pod is not scheduled.
     pub(super) fn skipped(&self, cluster: &ClusterId, pod: &Pod) {
         let message = format!("skip schedule deleting pod: {}", pod.full_name());
-        self.tell(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
+        self.record_event(cluster, pod, EventType::Warning, "FailedScheduling", "Scheduling", message);
     }
 
-    /// Sends victims away to make room on a node; those of less importance who were promised it lose that.
+    /// Evicts victims from a node and removes the nominations of pods with lower priority.
     pub(super) fn preempt(&self, cluster: &ClusterId, preemption: Preemption) -> Task<Finished> {
-        let Preemption { pod, plugins, victims, node, outdone } = preemption;
+        let Preemption { pod, plugins, victims, node, displaced } = preemption;
         let (effects, cluster, began) = (self.clone(), cluster.clone(), self.clock.uptime());
         Task::spawn("preempt", async move {
-            for other in outdone {
+            for other in displaced {
                 let status = json!({"nominatedNodeName": null});
                 patch_status(&effects.pods, &key_of(&cluster, &other), &other.metadata.uid, status).await;
             }
             let mut succeeded = true;
             for victim in victims {
-                succeeded &= effects.send_away(&cluster, &pod, &victim, &node).await;
+                succeeded &= effects.evict(&cluster, &pod, &victim, &node).await;
             }
             let took = effects.clock.uptime().saturating_sub(began);
             Finished::Preempted { cluster, pod, plugins, succeeded, took }
         })
     }
 
-    async fn send_away(&self, cluster: &ClusterId, pod: &Pod, victim: &Pod, node: &str) -> bool {
+    async fn evict(&self, cluster: &ClusterId, pod: &Pod, victim: &Pod, node: &str) -> bool {
         let key = key_of(cluster, victim);
         let message = format!("{}: preempting to accommodate a higher priority pod", pod.scheduler_name);
         let condition = json!({
@@ -206,14 +224,14 @@ impl Effects {
         });
         patch_status(&self.pods, &key, &victim.metadata.uid, json!({"conditions": [condition]})).await;
         if let Err(error) = self.pods.delete(&key, &DeleteParams::default()).await {
-            tracing::warn!(victim = %key, %error, "cannot preempt a pod");
+            tracing::warn!(victim = %key, %error, "cannot delete a preemption victim");
             return false;
         }
         self.preempted(cluster, pod, victim, node, "");
         true
     }
 
-    /// Says that a pod had to go for another, and how if it was not deleted.
+    /// Records the `Preempted` event of a victim; `how` is appended to the message.
     pub(super) fn preempted(&self, cluster: &ClusterId, pod: &Pod, victim: &Pod, node: &str, how: &str) {
         let note = format!("Preempted by pod {} on node {node}{how}", pod.metadata.uid);
         let occurrence = Occurrence {
@@ -227,7 +245,7 @@ impl Effects {
         self.record(cluster, &pod.scheduler_name, occurrence);
     }
 
-    /// What to write into the status of a pod; none if it says so already.
+    /// The status patch for an unscheduled pod; none if the status is up to date.
     fn unscheduled_status(
         &self,
         pod: &Pod,
@@ -235,12 +253,12 @@ impl Effects {
         message: &str,
         nomination: &Nomination,
     ) -> Option<Value> {
-        let known = pod.scheduled.as_deref();
-        let was_false = known.filter(|condition| &*condition.status == "False");
-        let is_news = !was_false
+        let condition = pod.scheduled.as_deref();
+        let was_false = condition.filter(|condition| &*condition.status == "False");
+        let is_new = !was_false
             .is_some_and(|condition| *condition.reason == *reason.as_str() && *condition.message == *message);
         let mut status = json!({});
-        if is_news {
+        if is_new {
             let since = was_false.and_then(|condition| condition.last_transition_time.as_deref());
             status["conditions"] = json!([{
                 "type": "PodScheduled", "status": "False", "reason": reason.as_str(), "message": message,
@@ -253,13 +271,13 @@ impl Effects {
             Nomination::Node(node) if *node != pod.nominated_node => {
                 status["nominatedNodeName"] = json!(node)
             }
-            _ if !is_news => return None,
+            _ if !is_new => return None,
             _ => {}
         }
         Some(status)
     }
 
-    fn tell(
+    fn record_event(
         &self,
         cluster: &ClusterId,
         about: &Pod,
@@ -284,14 +302,14 @@ impl Effects {
     }
 }
 
-/// Changes the status of a pod, if it is still the same one. People are told by events as well, and the next
-/// attempt says it again, so a failure is only logged.
+/// Patches the status of a pod unless it was replaced by another pod of the same name. A failure is only
+/// logged: the event carries the same message, and the next attempt writes the status again.
 async fn patch_status(pods: &Objects, key: &ObjectKey, uid: &str, status: Value) {
     let patch = Patch::Strategic(json!({"metadata": {"uid": uid}, "status": status}));
     if let Err(error) =
         pods.patch_subresource::<Written>(key, "status", &PatchParams::default(), &patch).await
     {
-        tracing::debug!(pod = %key, %error, "cannot write the status of a pod");
+        tracing::debug!(pod = %key, %error, "cannot patch the status of a pod");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Everything the scheduler is told.
+//! Messages to the scheduling task.
 
 use std::sync::Arc;
 
@@ -15,10 +15,9 @@ use crate::view::storage::{
 use crate::view::workload::{BySelector, BySet, DisruptionBudget, Namespace};
 use crate::view::{Node, Pod};
 
-/// Pods that have ended take nothing of a node.
+/// Field selector that excludes finished pods, which use no resources.
 const RUNNING_OR_PENDING: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// What happened.
 pub(crate) enum Message {
     Pod(Change<Pod>),
     Node(Change<Node>),
@@ -35,17 +34,17 @@ pub(crate) enum Message {
     CsiDriver(Change<CsiDriver>),
     Capacity(Change<CsiStorageCapacity>),
     Attachment(Change<VolumeAttachment>),
-    /// Something that only a plugin knows.
+    /// A change of an object of a kind that a plugin follows.
     Custom {
         kind: &'static str,
         key: ObjectKey,
     },
-    /// Somebody wants to know when nothing is left to do.
+    /// Asks for a notification when the scheduler is idle.
     Quiet(oneshot::Sender<()>),
 }
 
 impl Message {
-    /// Where it happened; none for what happened nowhere.
+    /// The cluster of the event, if there is one.
     pub(super) fn cluster(&self) -> Option<&ClusterId> {
         let key = match self {
             Self::Pod(change) => &change.key,
@@ -67,7 +66,7 @@ impl Message {
         Some(key.cluster())
     }
 
-    /// What upstream's metrics call it; none for what is not counted.
+    /// Its label in kube-scheduler's metrics; none if it is not counted.
     pub(super) fn label(&self) -> Option<&'static str> {
         Some(match self {
             Self::Pod(change) => pod_label(change)?,
@@ -122,12 +121,12 @@ impl Message {
                 ],
             ),
             Self::Custom { kind, .. } => kind,
-            // Of those upstream only reads what its informers know.
+            // kube-scheduler has no event handlers for these kinds.
             _ => return None,
         })
     }
 
-    /// Whether a cluster is worth knowing because of it: one that has neither nodes nor pods is not.
+    /// True if the event starts the tracking of a cluster: one without nodes and pods is not tracked.
     pub(super) fn begins_cluster(&self) -> bool {
         match self {
             Self::Pod(change) => change.new.is_some(),
@@ -145,11 +144,11 @@ fn label<V>(change: &Change<V>, [add, update, delete]: [&'static str; 3]) -> &'s
     }
 }
 
-/// A pod that has come to a node is added there, whether it was known before or not.
+/// A pod that was just assigned counts as added, even if it was cached as pending before.
 fn pod_label(change: &Change<Pod>) -> Option<&'static str> {
-    let known = change.new.as_ref().or(change.old.as_ref())?;
+    let pod = change.new.as_ref().or(change.old.as_ref())?;
     let was_assigned = change.old.as_ref().is_some_and(|old| old.is_assigned());
-    Some(match (known.is_assigned(), was_assigned) {
+    Some(match (pod.is_assigned(), was_assigned) {
         (true, false) => "AssignedPodAdd",
         (true, true) => label(change, ["AssignedPodAdd", "AssignedPodUpdate", "AssignedPodDelete"]),
         (false, _) => {
@@ -158,27 +157,27 @@ fn pod_label(change: &Change<Pod>) -> Option<&'static str> {
     })
 }
 
-/// The informers that tell, of which some are looked at again.
+/// The scheduler's informers.
 pub(super) struct Informers {
     pub(super) claims: Informer<Claim>,
     pub(super) volumes: Informer<PersistentVolume>,
-    /// All of them, to wait until they know everything.
+    /// All of them, to wait until they are synced.
     pub(super) all: Vec<informer::Changes>,
-    pub(super) surroundings: Surroundings,
+    pub(super) cluster_listers: ClusterListers,
 }
 
-/// What there is in clusters beside nodes and pods. Informers know it of all clusters, so the scheduler need
-/// not keep it for those in which nothing can be scheduled; and they know what every cluster begins with,
-/// which is not told of each.
+/// Kinds other than nodes and pods. Their objects are read from the informers when a cluster is first
+/// tracked, so the scheduler keeps no copy for clusters in which nothing can be scheduled, and sees the
+/// objects that all clusters share and that cause no events.
 #[derive(Default)]
-pub(super) struct Surroundings {
+pub(super) struct ClusterListers {
     kinds: Vec<Box<OfKind>>,
 }
 
-/// What there is of one kind in a cluster.
+/// Lists the objects of one kind in a cluster.
 type OfKind = dyn Fn(&ClusterId) -> Vec<Message> + Send;
 
-impl Surroundings {
+impl ClusterListers {
     fn include<V: informer::View>(&mut self, informer: Informer<V>, wrap: fn(Change<V>) -> Message) {
         self.kinds.push(Box::new(move |cluster| {
             let found = informer.store().in_cluster(cluster).into_iter();
@@ -186,7 +185,7 @@ impl Surroundings {
         }));
     }
 
-    /// All of it in one cluster, as if it had just come to be.
+    /// All objects of a cluster, as add events.
     pub(super) fn of(&self, cluster: &ClusterId) -> impl Iterator<Item = Message> {
         self.kinds.iter().flat_map(move |kind| kind(cluster))
     }
@@ -198,33 +197,33 @@ fn as_if_new<V: informer::View>(cluster: &ClusterId, object: Arc<V>) -> Change<V
     Change { key, old: None, new: Some(object) }
 }
 
-/// Has every kind that matters told to a channel.
-pub(super) fn follow(manager: &mut Manager, told: &mpsc::Sender<Message>) -> Informers {
-    let (mut all, mut surroundings) = (Vec::new(), Surroundings::default());
-    let mut feed = Feed { manager, told, all: &mut all, surroundings: &mut surroundings };
+/// Starts the informers of all kinds and connects them to a channel.
+pub(super) fn start_informers(manager: &mut Manager, sender: &mpsc::Sender<Message>) -> Informers {
+    let (mut all, mut cluster_listers) = (Vec::new(), ClusterListers::default());
+    let mut feed = Feed { manager, sender, all: &mut all, cluster_listers: &mut cluster_listers };
     feed.add(Selection::of::<core::Pod>().with_fields(RUNNING_OR_PENDING), Message::Pod);
     feed.add(Selection::of::<core::Node>(), Message::Node);
-    feed.surround(Selection::of::<core::Namespace>(), Message::Namespace);
-    feed.surround(Selection::of::<core::Service>(), Message::Service);
-    feed.surround(Selection::of::<core::ReplicationController>(), Message::ReplicationController);
-    feed.surround(Selection::of::<apps::ReplicaSet>(), Message::ReplicaSet);
-    feed.surround(Selection::of::<apps::StatefulSet>(), Message::StatefulSet);
-    feed.surround(Selection::of::<policy::PodDisruptionBudget>(), Message::Budget);
-    let claims = feed.surround(Selection::of::<core::PersistentVolumeClaim>(), Message::Claim);
-    let volumes = feed.surround(Selection::of::<core::PersistentVolume>(), Message::Volume);
-    feed.surround(Selection::of::<storage::StorageClass>(), Message::Class);
-    feed.surround(Selection::of::<storage::CSINode>(), Message::CsiNode);
-    feed.surround(Selection::of::<storage::CSIDriver>(), Message::CsiDriver);
-    feed.surround(Selection::of::<storage::CSIStorageCapacity>(), Message::Capacity);
-    feed.surround(Selection::of::<storage::VolumeAttachment>(), Message::Attachment);
-    Informers { claims, volumes, all, surroundings }
+    feed.add_listed(Selection::of::<core::Namespace>(), Message::Namespace);
+    feed.add_listed(Selection::of::<core::Service>(), Message::Service);
+    feed.add_listed(Selection::of::<core::ReplicationController>(), Message::ReplicationController);
+    feed.add_listed(Selection::of::<apps::ReplicaSet>(), Message::ReplicaSet);
+    feed.add_listed(Selection::of::<apps::StatefulSet>(), Message::StatefulSet);
+    feed.add_listed(Selection::of::<policy::PodDisruptionBudget>(), Message::Budget);
+    let claims = feed.add_listed(Selection::of::<core::PersistentVolumeClaim>(), Message::Claim);
+    let volumes = feed.add_listed(Selection::of::<core::PersistentVolume>(), Message::Volume);
+    feed.add_listed(Selection::of::<storage::StorageClass>(), Message::Class);
+    feed.add_listed(Selection::of::<storage::CSINode>(), Message::CsiNode);
+    feed.add_listed(Selection::of::<storage::CSIDriver>(), Message::CsiDriver);
+    feed.add_listed(Selection::of::<storage::CSIStorageCapacity>(), Message::Capacity);
+    feed.add_listed(Selection::of::<storage::VolumeAttachment>(), Message::Attachment);
+    Informers { claims, volumes, all, cluster_listers }
 }
 
 struct Feed<'a> {
     manager: &'a mut Manager,
-    told: &'a mpsc::Sender<Message>,
+    sender: &'a mpsc::Sender<Message>,
     all: &'a mut Vec<informer::Changes>,
-    surroundings: &'a mut Surroundings,
+    cluster_listers: &'a mut ClusterListers,
 }
 
 impl Feed<'_> {
@@ -234,19 +233,19 @@ impl Feed<'_> {
         wrap: fn(Change<V>) -> Message,
     ) -> Informer<V> {
         let informer = self.manager.informer(selection);
-        informer.feed(self.told.clone(), wrap);
+        informer.feed(self.sender.clone(), wrap);
         self.all.push(informer.changes());
         informer
     }
 
-    /// As [`Feed::add`], for what is looked at again when a cluster comes to be known.
-    fn surround<V: informer::View>(
+    /// Like [`Feed::add`], for kinds that are listed when a cluster is first tracked.
+    fn add_listed<V: informer::View>(
         &mut self,
         selection: Selection,
         wrap: fn(Change<V>) -> Message,
     ) -> Informer<V> {
         let informer = self.add(selection, wrap);
-        self.surroundings.include(informer.clone(), wrap);
+        self.cluster_listers.include(informer.clone(), wrap);
         informer
     }
 }

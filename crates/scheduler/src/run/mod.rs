@@ -1,5 +1,5 @@
-//! The task that owns everything: it takes in what informers tell, decides about one pod after the other,
-//! and has others do what follows from it.
+//! The scheduling task, which owns all state: it applies events of informers, schedules one pod at a time,
+//! and delegates writes to other tasks.
 
 mod attempt;
 mod bind_steps;
@@ -30,26 +30,26 @@ use crate::cycle::Trace;
 use crate::framework::{Signal, Signals};
 use crate::metrics::SAMPLED_PERCENT;
 use binding::Unbound;
-use cluster::Rules;
+use cluster::SchedulerShared;
 use clusters::Clusters;
 use effects::{Effects, Finished};
+use message::ClusterListers;
 pub(crate) use message::Message;
-use message::Surroundings;
 pub use start::register;
 
-/// What has been told and not been taken in. Informers wait when it is full.
+/// Capacity of the event channel. Informers wait while it is full.
 const MAX_MESSAGES: usize = 4096;
 
-/// After how many messages a pod has its turn again.
+/// Number of messages handled before the next pod is scheduled.
 const MESSAGES_AT_A_TIME: usize = 512;
 
-/// After which time a parked pod is tried again whatever happened: upstream's safety net.
+/// Time after which a parked pod is retried without an event: kube-scheduler's safety net.
 const PARKED_AT_MOST: Duration = Duration::from_secs(300);
 
-/// What is told of pods where there is no node at all.
+/// The diagnosis of a cluster without nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// How much has been done, for who asks.
+/// Progress counters for the quiescence check.
 #[derive(Default)]
 struct Counts {
     begun: AtomicU64,
@@ -57,25 +57,25 @@ struct Counts {
 }
 
 struct Scheduler {
-    rules: Arc<Rules>,
+    shared: Arc<SchedulerShared>,
     clusters: Clusters,
     effects: Effects,
     clock: Clock,
     trace: Trace,
-    /// Chooses the attempts in which plugins are looked at one by one.
+    /// Selects the cycles in which single plugins are measured.
     sampling: Rng,
-    /// What plugins wish for.
+    /// Activation requests of plugins.
     signals: Signals,
-    /// Kept for who asks whether it is at rest.
-    told: mpsc::Sender<Message>,
+    /// Kept to create the quiescence probe.
+    sender: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
     following: Vec<informer::Changes>,
-    surroundings: Surroundings,
-    /// Whether everything has been told once.
-    knows_all: bool,
+    cluster_listers: ClusterListers,
+    /// True once all informers are synced.
+    is_synced: bool,
     max_binding: usize,
     in_flight: FuturesUnordered<Task<Finished>>,
-    /// Who waits until nothing is left to do.
+    /// Callers that wait for the scheduler to become idle.
     waiting: Vec<oneshot::Sender<()>>,
     counts: Arc<Counts>,
 }
@@ -86,7 +86,7 @@ impl Runnable for Scheduler {
     }
 
     fn quiescence(&self) -> Box<dyn Quiescence> {
-        Box::new(Watched { told: self.told.clone(), counts: Arc::clone(&self.counts) })
+        Box::new(IdleProbe { sender: self.sender.clone(), counts: Arc::clone(&self.counts) })
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -94,13 +94,13 @@ impl Runnable for Scheduler {
     }
 }
 
-/// Tells whether the scheduler is at rest.
-struct Watched {
-    told: mpsc::Sender<Message>,
+/// Reports whether the scheduler is idle.
+struct IdleProbe {
+    sender: mpsc::Sender<Message>,
     counts: Arc<Counts>,
 }
 
-impl Quiescence for Watched {
+impl Quiescence for IdleProbe {
     fn begun(&self) -> u64 {
         self.counts.begun.load(Ordering::Relaxed)
     }
@@ -112,15 +112,15 @@ impl Quiescence for Watched {
     fn quiet(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let (sender, quiet) = oneshot::channel();
-            if self.told.send(Message::Quiet(sender)).await.is_ok() {
-                // It fails only with the scheduler, and then nothing is done any more.
+            if self.sender.send(Message::Quiet(sender)).await.is_ok() {
+                // It fails only if the scheduler has stopped, and then it is idle.
                 drop(quiet.await);
             }
         })
     }
 }
 
-/// Returns when everything has been told once.
+/// Waits until all informers are synced.
 async fn all_synced(following: Vec<informer::Changes>) {
     for mut informer in following {
         informer.synced().await;
@@ -132,15 +132,16 @@ impl Scheduler {
         let following = std::mem::take(&mut self.following);
         let mut synced = pin!(all_synced(following).fuse());
         while !stop.is_cancelled() {
-            self.take_in_waiting();
-            if self.knows_all && self.schedule_some() {
-                // Others have work to do too.
+            self.handle_pending();
+            if self.is_synced && self.schedule_some() {
+                // Let other tasks run.
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.answer();
-            let deadline = self.clusters.deadline().into_iter().chain(self.rules.waiting.deadline()).min();
-            let (clock, rules, signals) = (self.clock.clone(), Arc::clone(&self.rules), self.signals.clone());
+            self.notify_idle();
+            let deadline = self.clusters.deadline().into_iter().chain(self.shared.waiting.deadline()).min();
+            let (clock, shared, signals) =
+                (self.clock.clone(), Arc::clone(&self.shared), self.signals.clone());
             let time = async move {
                 match deadline {
                     Some(deadline) => clock.sleep_until(deadline).await,
@@ -148,52 +149,53 @@ impl Scheduler {
                 }
             };
             tokio::select! {
-                // All may be dropped: they only wait, and messages are taken out only when they are handled.
-                // In this order, for none can starve: whatever is there is taken in at the top.
+                // All are cancel-safe: they only wait, and messages are received only when they are
+                // handled. None can starve despite the fixed order: pending messages are handled at the top
+                // of the loop.
                 biased;
                 () = stop.cancelled() => {}
-                message = self.messages.recv() => self.take_in(message),
+                message = self.messages.recv() => self.handle_message(message),
                 Some(finished) = self.in_flight.next() => self.finish(finished),
-                () = &mut synced, if !self.knows_all => self.begin(),
-                () = rules.waiting.decided() => self.settle(),
+                () = &mut synced, if !self.is_synced => self.start_scheduling(),
+                () = shared.waiting.decided() => self.settle(),
                 () = signals.news() => self.activate(),
-                () = time => self.look_at_the_time(),
+                () = time => self.handle_deadlines(),
             }
         }
-        // What was begun is finished: a pod that was decided on is bound. Who still waits to be allowed is found
-        // without a node when the scheduler is started anew.
+        // Binding cycles in progress are finished: a pod with a chosen node is bound. Pods that still wait
+        // for a Permit plugin have no node yet; the next scheduler schedules them again.
         self.settle();
-        self.rules.waiting.clear();
+        self.shared.waiting.clear();
         while let Some(finished) = self.in_flight.next().await {
             self.finish(finished);
         }
     }
 
-    fn look_at_the_time(&mut self) {
+    fn handle_deadlines(&mut self) {
         let now = self.clock.now();
         self.clusters.flush(now);
-        self.rules.waiting.expire(now);
+        self.shared.waiting.expire(now);
         self.settle();
     }
 
-    /// Acts on what was decided of pods that waited to be allowed.
+    /// Acts on the verdicts about waiting pods.
     fn settle(&mut self) {
         let now = self.clock.now();
-        for (id, verdict) in self.rules.waiting.take_decided() {
+        for (id, verdict) in self.shared.waiting.take_decided() {
             let effects = &self.effects;
-            let begun = self
+            let tasks = self
                 .clusters
                 .with(&id.cluster, |cluster| binding::settle(cluster, effects, &id.uid, verdict, now));
-            self.in_flight.extend(begun);
+            self.in_flight.extend(tasks);
         }
     }
 
-    /// Has pods tried as plugins wish.
+    /// Activates pods on behalf of plugins.
     fn activate(&mut self) {
         let now = self.clock.now();
         for signal in self.signals.take() {
             match signal {
-                Signal::Activate(id) if self.clusters.knows(&id.cluster) => {
+                Signal::Activate(id) if self.clusters.contains(&id.cluster) => {
                     self.clusters.with(&id.cluster, |cluster| cluster.activate(&id.uid, now));
                 }
                 Signal::Activate(_) => {}
@@ -210,26 +212,26 @@ impl Scheduler {
         }
     }
 
-    /// Everything has been told once.
-    fn begin(&mut self) {
+    /// Starts scheduling once all informers are synced.
+    fn start_scheduling(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
-            self.take_in(Some(message));
+            self.handle_message(Some(message));
         }
         let now = self.clock.now();
         for id in self.clusters.ids() {
-            let surroundings = self.surroundings.of(&id);
+            let cluster_listers = self.cluster_listers.of(&id);
             self.clusters.with(&id, |cluster| {
-                surroundings.for_each(|message| cluster.take_in(message, now));
+                cluster_listers.for_each(|message| cluster.handle(message, now));
             });
         }
-        self.knows_all = true;
+        self.is_synced = true;
     }
 
-    /// Takes in what was told and done, without waiting.
-    fn take_in_waiting(&mut self) {
+    /// Handles pending messages and finished tasks without waiting.
+    fn handle_pending(&mut self) {
         for _ in 0..MESSAGES_AT_A_TIME {
             match self.messages.try_recv() {
-                Ok(message) => self.take_in(Some(message)),
+                Ok(message) => self.handle_message(Some(message)),
                 Err(_) => break,
             }
         }
@@ -240,50 +242,50 @@ impl Scheduler {
         self.activate();
     }
 
-    fn take_in(&mut self, message: Option<Message>) {
-        // It never ends, for one sender is here.
+    fn handle_message(&mut self, message: Option<Message>) {
+        // The channel never closes: `self` holds a sender.
         let Some(message) = message else { return };
         match message {
             Message::Quiet(sender) => self.waiting.push(sender),
             message => {
                 if let Some(id) = message.cluster().cloned() {
-                    self.take_in_at(&id, message);
+                    self.handle_cluster_message(&id, message);
                 }
             }
         }
     }
 
-    /// Takes in what was told of a cluster. One that was not known until now has been told of nothing else.
-    fn take_in_at(&mut self, id: &ClusterId, message: Message) {
-        let is_new = !self.clusters.knows(id);
+    /// Applies an event to its cluster. Events of a cluster without nodes and pods are ignored.
+    fn handle_cluster_message(&mut self, id: &ClusterId, message: Message) {
+        let is_new = !self.clusters.contains(id);
         if is_new && !message.begins_cluster() {
             return;
         }
-        let surroundings = (is_new && self.knows_all).then(|| self.surroundings.of(id));
+        let cluster_listers = (is_new && self.is_synced).then(|| self.cluster_listers.of(id));
         let now = self.clock.now();
         let (label, began) = (message.label(), self.clock.uptime());
         self.clusters.with(id, |cluster| {
-            let surroundings = surroundings.into_iter().flatten();
-            surroundings.chain([message]).for_each(|message| cluster.take_in(message, now));
+            let cluster_listers = cluster_listers.into_iter().flatten();
+            cluster_listers.chain([message]).for_each(|message| cluster.handle(message, now));
         });
         if let Some(label) = label {
-            self.rules.metrics.handled(label, self.clock.uptime().saturating_sub(began));
+            self.shared.metrics.handled(label, self.clock.uptime().saturating_sub(began));
         }
     }
 
-    /// Tells those who wait that nothing is left to do, if so.
-    fn answer(&mut self) {
-        if self.knows_all && self.in_flight.is_empty() && !self.clusters.is_ready() {
-            let delayed = self.clusters.delayed() + self.rules.waiting.len();
+    /// Answers the callers that wait for the scheduler to become idle, if it is.
+    fn notify_idle(&mut self) {
+        if self.is_synced && self.in_flight.is_empty() && !self.clusters.is_ready() {
+            let delayed = self.clusters.delayed() + self.shared.waiting.len();
             self.counts.delayed.store(delayed, Ordering::Relaxed);
             for waiting in self.waiting.drain(..) {
-                // Whoever has stopped waiting does not mind.
+                // The caller may have stopped waiting.
                 let _ = waiting.send(());
             }
         }
     }
 
-    /// Decides about pods for about a millisecond. Whether there was one.
+    /// Schedules pods for about a millisecond. True if there was one.
     fn schedule_some(&mut self) -> bool {
         let began = self.clock.now();
         let mut any = false;
@@ -293,9 +295,9 @@ impl Scheduler {
             self.counts.begun.fetch_add(1, Ordering::Relaxed);
             let (effects, trace) = (&self.effects, &mut self.trace);
             trace.restart(self.sampling.below(100) < SAMPLED_PERCENT);
-            let begun =
+            let tasks =
                 self.clusters.with(&id, |cluster| attempt::schedule(cluster, effects, trace, popped, now));
-            self.in_flight.extend(begun);
+            self.in_flight.extend(tasks);
             any = true;
             if now != began {
                 break;
@@ -309,7 +311,7 @@ impl Scheduler {
         let effects = &self.effects;
         match finished {
             Ok(Finished::Bound { cluster: id, pod, profile, was_announced, started, result }) => {
-                let told = self.clusters.with(&id, |cluster| match result {
+                let tasks = self.clusters.with(&id, |cluster| match result {
                     Ok(()) => binding::bound(cluster, effects, &pod, profile, started, now),
                     Err(error) => {
                         let error = &error.to_string();
@@ -317,16 +319,16 @@ impl Scheduler {
                         binding::unbound(cluster, effects, &unbound, now)
                     }
                 });
-                self.in_flight.extend(told);
+                self.in_flight.extend(tasks);
             }
             Ok(Finished::Preempted { cluster, pod, plugins, succeeded, took }) => {
-                self.rules.metrics.sent_away(succeeded, took);
-                self.clusters.with(&cluster, |cluster| attempt::made_room(cluster, &pod, plugins, now));
+                self.shared.metrics.evicted(succeeded, took);
+                self.clusters.with(&cluster, |cluster| attempt::victims_evicted(cluster, &pod, plugins, now));
             }
-            Ok(Finished::Told) => {}
-            // The panic hook has said where. A pod it was about stays in flight, and is found again when the
-            // scheduler is started anew.
-            Err(error) => tracing::error!(%error, "cannot finish what was decided"),
+            Ok(Finished::Published) => {}
+            // The panic hook has logged the location. The pod stays in flight until the scheduler is
+            // restarted.
+            Err(error) => tracing::error!(%error, "bind, status or preemption task panicked"),
         }
     }
 }

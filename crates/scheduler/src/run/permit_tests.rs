@@ -1,4 +1,4 @@
-//! Pods that wait until a plugin allows them to go to their nodes, as a program that brings such a plugin sees it.
+//! Permit plugins as seen by an embedding program.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,24 +14,24 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::attempt::{self, Begun};
+use super::attempt::{self, Tasks};
 use super::binding;
-use super::cluster::{Cluster, Rules};
+use super::cluster::{Cluster, SchedulerShared};
 use super::effects::{Effects, Finished};
 use super::message::Message;
-use crate::config::{Config, PluginConfig, nobodys_handle};
+use crate::cluster_state::ClusterState;
+use crate::config::{Config, PluginConfig, detached_handle};
 use crate::cycle::Trace;
 use crate::fixture::{merged, node, placed, pod, wanting};
 use crate::framework::{About, ClusterEvent, Handle, Permit, Plugin, Rejection};
 use crate::plugins::{self, Writers};
 use crate::queue::{Backoff, PrioritySort};
 use crate::view::Pod;
-use crate::world::World;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Lets pods that say `gang` wait until as many are there as they say.
+/// Permit plugin that lets pods with the label `gang` wait until that many members have a node.
 struct Gang {
     handle: Handle,
     reserved: Arc<Mutex<Vec<String>>>,
@@ -42,23 +42,23 @@ impl Plugin for Gang {
         "Gang"
     }
 
-    fn reserve(&self, _world: &mut World, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
+    fn reserve(&self, _state: &mut ClusterState, pod: &Arc<Pod>, node: &str) -> Result<(), Rejection> {
         self.reserved.lock().unwrap().push(format!("{} on {node}", pod.name()));
         Ok(())
     }
 
-    fn unreserve(&self, _world: &mut World, pod: &Pod, _node: &str) {
+    fn unreserve(&self, _state: &mut ClusterState, pod: &Pod, _node: &str) {
         let own = format!("{} on", pod.name());
         self.reserved.lock().unwrap().retain(|reserved| !reserved.starts_with(&own));
     }
 
-    fn permit(&self, world: &World, pod: &Arc<Pod>, _node: &str) -> Permit {
+    fn permit(&self, state: &ClusterState, pod: &Arc<Pod>, _node: &str) -> Permit {
         match pod.labels().get("gang") {
             None => Permit::Allow,
             Some("broken") => Permit::Reject(Rejection::error("the list of members is gone")),
             Some("closed") => Permit::Reject(Rejection::resolvable("the gang is closed")),
             Some(size) => {
-                let waiting = self.handle.waiting_pods().list(world.cluster());
+                let waiting = self.handle.waiting_pods().list(state.cluster());
                 if waiting.len() + 1 < size.parse().unwrap() {
                     return Permit::Wait(30 * SECOND);
                 }
@@ -72,27 +72,27 @@ impl Plugin for Gang {
         matches!(about, About::Node)
     }
 
-    fn hint(&self, _world: &World, _pod: &Pod, event: &ClusterEvent) -> bool {
+    fn hint(&self, _state: &ClusterState, _pod: &Pod, event: &ClusterEvent) -> bool {
         matches!(event, ClusterEvent::NodeAdded(_))
     }
 }
 
-/// A scheduler whose server takes everything.
-struct Scene {
+/// A scheduler with an API server that accepts every request.
+struct Harness {
     cluster: Cluster,
     effects: Effects,
     handle: Handle,
     reserved: Arc<Mutex<Vec<String>>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Scene {
+impl Harness {
     fn new() -> Self {
-        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let requests = Arc::<Mutex<Vec<String>>>::default();
         let reserved = Arc::<Mutex<Vec<String>>>::default();
-        let pods = Objects::of::<core::Pod>(&server(&asked));
+        let pods = Objects::of::<core::Pod>(&server(&requests));
         let clock = ManualClock::starting_at(NOW).clock();
-        let handle = nobodys_handle();
+        let handle = detached_handle();
         let mut config = Config::default();
         let of_plugin = Arc::clone(&reserved);
         config.registry.add("Gang", move |context| {
@@ -102,7 +102,7 @@ impl Scene {
         let writers = Writers { pods: Some(pods.clone()), volumes: None };
         let profile =
             plugins::profile(&config.profiles[0], &config.registry, &writers, &handle, None).unwrap();
-        let rules = Rules {
+        let shared = SchedulerShared {
             profiles: vec![profile],
             sort: Arc::new(PrioritySort),
             backoff: Backoff { initial: SECOND, max: 10 * SECOND, parked_at_most: 300 * SECOND },
@@ -111,42 +111,42 @@ impl Scene {
             clock: clock.clone(),
             gated: Default::default(),
         };
-        let cluster = Cluster::new(ClusterId::default(), Arc::new(rules), Rng::seeded(1));
+        let cluster = Cluster::new(ClusterId::default(), Arc::new(shared), Rng::seeded(1));
         let effects = Effects { pods, recorders: HashMap::new(), clock };
-        let mut scene = Self { cluster, effects, handle, reserved, asked };
-        scene.node("n");
-        scene
+        let mut harness = Self { cluster, effects, handle, reserved, requests };
+        harness.node("n");
+        harness
     }
 
     fn node(&mut self, name: &str) {
         let key = ObjectKey::cluster_wide(ClusterId::default(), name);
         let change = Change { key, old: None, new: Some(node(name, json!({}))) };
-        self.cluster.take_in(Message::Node(change), NOW);
+        self.cluster.handle(Message::Node(change), NOW);
     }
 
     fn pod(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) {
         let key = ObjectKey::namespaced(ClusterId::default(), "ns", old.or(new).unwrap().name());
         let change = Change { key, old: old.cloned(), new: new.cloned() };
-        self.cluster.take_in(Message::Pod(change), NOW);
+        self.cluster.handle(Message::Pod(change), NOW);
     }
 
-    /// Schedules the next pod, and lets what follows come about.
+    /// Runs a scheduling cycle for the next pod and waits for the resulting tasks.
     async fn schedule(&mut self) {
         let popped = self.cluster.queue.pop(NOW).unwrap();
-        let begun = attempt::schedule(&mut self.cluster, &self.effects, &mut Trace::default(), popped, NOW);
-        self.finish(begun).await;
+        let tasks = attempt::schedule(&mut self.cluster, &self.effects, &mut Trace::default(), popped, NOW);
+        self.finish(tasks).await;
     }
 
-    /// Acts on what plugins have decided.
+    /// Acts on the verdicts about waiting pods.
     async fn settle(&mut self) {
         for (id, verdict) in self.handle.waiting_pods().take_decided() {
-            let begun = binding::settle(&mut self.cluster, &self.effects, &id.uid, verdict, NOW);
-            self.finish(begun).await;
+            let tasks = binding::settle(&mut self.cluster, &self.effects, &id.uid, verdict, NOW);
+            self.finish(tasks).await;
         }
     }
 
-    async fn finish(&mut self, begun: Begun) {
-        for task in begun {
+    async fn finish(&mut self, tasks: Tasks) {
+        for task in tasks {
             if let Finished::Bound { pod, profile, started, result, .. } = task.await.unwrap() {
                 result.unwrap();
                 binding::bound(&mut self.cluster, &self.effects, &pod, profile, started, NOW);
@@ -159,9 +159,9 @@ impl Scene {
         waiting.iter().map(|waiting| waiting.pod().name().to_owned()).collect()
     }
 
-    /// What the server was asked since this was last asked.
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    /// The requests since the last call.
+    fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 
     fn reserved(&self) -> Vec<String> {
@@ -169,11 +169,11 @@ impl Scene {
     }
 }
 
-/// A server that takes everything and notes it: what was asked of which pod, and what is said of its condition.
-fn server(asked: &Arc<Mutex<Vec<String>>>) -> Client {
-    let asked = Arc::clone(asked);
+/// An API server that accepts every request and records it with the pod and its condition.
+fn server(requests: &Arc<Mutex<Vec<String>>>) -> Client {
+    let requests = Arc::clone(requests);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let asked = Arc::clone(&asked);
+        let requests = Arc::clone(&requests);
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
@@ -181,12 +181,12 @@ fn server(asked: &Arc<Mutex<Vec<String>>>) -> Client {
             let path = parts.uri.path().trim_start_matches("/api/v1/namespaces/ns/pods/").to_owned();
             let condition = &body["status"]["conditions"][0];
             let nominated = body["status"].get("nominatedNodeName").map(|node| format!(" promised {node}"));
-            let said = match (condition["reason"].as_str(), condition["message"].as_str()) {
+            let condition_text = match (condition["reason"].as_str(), condition["message"].as_str()) {
                 (Some(reason), Some(message)) => format!(" {reason}: {message}"),
                 _ => String::new(),
             };
-            let line = format!("{} {path}{said}{}", parts.method, nominated.unwrap_or_default());
-            asked.lock().unwrap().push(line);
+            let line = format!("{} {path}{condition_text}{}", parts.method, nominated.unwrap_or_default());
+            requests.lock().unwrap().push(line);
             let answer = json!({"kind": "Status", "metadata": {}, "status": "Success"}).to_string();
             Ok::<_, Infallible>(Response::new(Body::from(answer.into_bytes())))
         }
@@ -200,116 +200,118 @@ fn member(name: &str, gang: &str, more: Value) -> Arc<Pod> {
 }
 
 #[tokio::test]
-async fn a_gang_goes_when_all_of_it_has_a_place() {
-    let mut scene = Scene::new();
+async fn gang_is_bound_when_all_members_have_a_node() {
+    let mut harness = Harness::new();
     for name in ["one", "two", "three"] {
-        scene.pod(None, Some(&member(name, "3", json!({}))));
+        harness.pod(None, Some(&member(name, "3", json!({}))));
     }
-    scene.schedule().await;
-    scene.schedule().await;
+    harness.schedule().await;
+    harness.schedule().await;
     tokio::task::yield_now().await;
-    assert_eq!(scene.waiting(), ["one", "two"]);
-    assert!(scene.cluster.world.cache.is_assumed("one"), "its place is kept");
-    assert_eq!(scene.reserved(), ["one on n", "two on n"]);
-    assert_eq!(scene.asked(), ["PATCH one/status promised \"n\"", "PATCH two/status promised \"n\""]);
-    scene.schedule().await;
-    assert_eq!(scene.asked(), ["POST three/binding"]);
-    scene.settle().await;
-    assert_eq!(scene.asked(), ["POST one/binding", "POST two/binding"]);
-    assert!(scene.waiting().is_empty() && scene.cluster.queue.is_empty() && scene.cluster.held.is_empty());
+    assert_eq!(harness.waiting(), ["one", "two"]);
+    assert!(harness.cluster.state.cache.is_assumed("one"), "the pod stays assumed");
+    assert_eq!(harness.reserved(), ["one on n", "two on n"]);
+    assert_eq!(harness.requests(), ["PATCH one/status promised \"n\"", "PATCH two/status promised \"n\""]);
+    harness.schedule().await;
+    assert_eq!(harness.requests(), ["POST three/binding"]);
+    harness.settle().await;
+    assert_eq!(harness.requests(), ["POST one/binding", "POST two/binding"]);
+    assert!(
+        harness.waiting().is_empty() && harness.cluster.queue.is_empty() && harness.cluster.held.is_empty()
+    );
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_is_parked_and_everything_is_taken_back() {
-    let refuse = |scene: &Scene| {
-        let waiting = scene.handle.waiting_pods().get(&ClusterId::default(), "p").unwrap();
-        assert!(waiting.reject("Gang", "nobody else came"));
+async fn rejected_waiting_pod_is_parked_and_its_reservation_undone() {
+    let refuse = |harness: &Harness| {
+        let waiting = harness.handle.waiting_pods().get(&ClusterId::default(), "p").unwrap();
+        assert!(waiting.reject("Gang", "the gang is incomplete"));
     };
-    let expire = |scene: &Scene| scene.handle.waiting_pods().expire(NOW + 30 * SECOND);
+    let expire = |harness: &Harness| harness.handle.waiting_pods().expire(NOW + 30 * SECOND);
     for (end, message) in [
-        (&refuse as &dyn Fn(&Scene), "nobody else came"),
+        (&refuse as &dyn Fn(&Harness), "the gang is incomplete"),
         (&expire, "rejected due to timeout after waiting 30s at plugin Gang"),
     ] {
-        let mut scene = Scene::new();
-        scene.pod(None, Some(&member("p", "2", json!({}))));
-        scene.schedule().await;
-        end(&scene);
-        scene.settle().await;
-        let told =
+        let mut harness = Harness::new();
+        harness.pod(None, Some(&member("p", "2", json!({}))));
+        harness.schedule().await;
+        end(&harness);
+        harness.settle().await;
+        let expected =
             format!("PATCH p/status Unschedulable: 0/1 nodes are available: 1 {message}. promised null");
-        assert_eq!(scene.asked().last(), Some(&told));
-        assert!(scene.cluster.world.cache.pod("p").is_none() && scene.reserved().is_empty());
-        let refusal = scene.cluster.queue.refusal_of("p").unwrap();
-        assert_eq!(scene.cluster.rules.profiles[0].names(refusal.plugins), ["Gang"]);
-        scene.node("another");
-        assert!(scene.cluster.queue.is_ready(), "the plugin says that it helps");
+        assert_eq!(harness.requests().last(), Some(&expected));
+        assert!(harness.cluster.state.cache.pod("p").is_none() && harness.reserved().is_empty());
+        let refusal = harness.cluster.queue.refusal_of("p").unwrap();
+        assert_eq!(harness.cluster.shared.profiles[0].names(refusal.plugins), ["Gang"]);
+        harness.node("another");
+        assert!(harness.cluster.queue.is_ready(), "the plugin's hint moves the pod");
     }
 }
 
 #[tokio::test]
-async fn what_happens_while_a_pod_waits_counts_when_it_is_refused() {
-    let mut scene = Scene::new();
-    scene.pod(None, Some(&member("p", "2", json!({}))));
-    scene.schedule().await;
-    scene.node("another");
-    scene.handle.waiting_pods().expire(NOW + 30 * SECOND);
-    scene.settle().await;
-    assert!(scene.cluster.queue.refusal_of("p").is_none() && scene.cluster.queue.is_ready());
+async fn event_during_the_wait_counts_after_the_rejection() {
+    let mut harness = Harness::new();
+    harness.pod(None, Some(&member("p", "2", json!({}))));
+    harness.schedule().await;
+    harness.node("another");
+    harness.handle.waiting_pods().expire(NOW + 30 * SECOND);
+    harness.settle().await;
+    assert!(harness.cluster.queue.refusal_of("p").is_none() && harness.cluster.queue.is_ready());
 }
 
 #[tokio::test]
-async fn plugins_can_refuse_at_once_or_fail() {
-    for (gang, told) in [
+async fn permit_plugin_can_reject_or_fail() {
+    for (gang, expected) in [
         ("closed", "PATCH p/status Unschedulable: 0/1 nodes are available: 1 the gang is closed."),
         (
             "broken",
             "PATCH p/status SchedulerError: running Permit plugin \"Gang\": the list of members is gone",
         ),
     ] {
-        let mut scene = Scene::new();
-        scene.pod(None, Some(&member("p", gang, json!({}))));
-        scene.schedule().await;
-        assert_eq!(scene.asked(), [told]);
-        assert!(scene.waiting().is_empty() && scene.reserved().is_empty());
-        assert!(scene.cluster.world.cache.pod("p").is_none());
+        let mut harness = Harness::new();
+        harness.pod(None, Some(&member("p", gang, json!({}))));
+        harness.schedule().await;
+        assert_eq!(harness.requests(), [expected]);
+        assert!(harness.waiting().is_empty() && harness.reserved().is_empty());
+        assert!(harness.cluster.state.cache.pod("p").is_none());
     }
 }
 
 #[tokio::test]
-async fn who_waits_makes_room_for_who_is_more_important_without_being_deleted() {
-    let mut scene = Scene::new();
+async fn waiting_pod_is_preempted_without_being_deleted() {
+    let mut harness = Harness::new();
     let running = placed("running", "n", json!({"spec": merged(wanting("2"), json!({"priority": 9}))}));
-    scene.pod(None, Some(&running));
-    scene.pod(None, Some(&member("p", "2", json!({"spec": wanting("2")}))));
-    scene.schedule().await;
-    assert_eq!(scene.waiting(), ["p"]);
-    scene.asked();
+    harness.pod(None, Some(&running));
+    harness.pod(None, Some(&member("p", "2", json!({"spec": wanting("2")}))));
+    harness.schedule().await;
+    assert_eq!(harness.waiting(), ["p"]);
+    harness.requests();
     let important = pod("boss", json!({"spec": merged(wanting("2"), json!({"priority": 7}))}));
-    scene.pod(None, Some(&important));
-    scene.schedule().await;
-    let asked = scene.asked();
-    assert!(asked.iter().any(|line| line.contains("promised \"n\"")), "{asked:?}");
-    assert!(!asked.iter().any(|line| line.starts_with("DELETE")), "{asked:?}");
-    scene.settle().await;
-    let told = "PATCH p/status SchedulerError: waiting on permit for pod: preempted promised null";
-    assert_eq!(scene.asked().last().map(String::as_str), Some(told));
-    assert!(scene.cluster.world.cache.pod("p").is_none() && scene.reserved().is_empty());
-    assert!(scene.cluster.queue.refusal_of("p").is_none(), "it is tried again by itself");
+    harness.pod(None, Some(&important));
+    harness.schedule().await;
+    let requests = harness.requests();
+    assert!(requests.iter().any(|line| line.contains("promised \"n\"")), "{requests:?}");
+    assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+    harness.settle().await;
+    let expected = "PATCH p/status SchedulerError: waiting on permit for pod: preempted promised null";
+    assert_eq!(harness.requests().last().map(String::as_str), Some(expected));
+    assert!(harness.cluster.state.cache.pod("p").is_none() && harness.reserved().is_empty());
+    assert!(harness.cluster.queue.refusal_of("p").is_none(), "a preempted pod is not parked");
 }
 
 #[tokio::test]
-async fn who_is_gone_does_not_wait_any_more() {
-    let mut scene = Scene::new();
+async fn deleted_pod_stops_waiting() {
+    let mut harness = Harness::new();
     let (one, two) = (member("one", "9", json!({})), member("two", "9", json!({})));
     for member in [&one, &two] {
-        scene.pod(None, Some(member));
-        scene.schedule().await;
+        harness.pod(None, Some(member));
+        harness.schedule().await;
     }
     let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    scene.pod(Some(&one), Some(&member("one", "9", going)));
-    scene.pod(Some(&two), None);
-    scene.settle().await;
-    assert!(scene.waiting().is_empty() && scene.reserved().is_empty());
-    assert!(scene.cluster.world.cache.find("n").unwrap().pods().is_empty());
-    assert!(scene.cluster.queue.get("two").is_none() && scene.cluster.queue.get("one").is_some());
+    harness.pod(Some(&one), Some(&member("one", "9", going)));
+    harness.pod(Some(&two), None);
+    harness.settle().await;
+    assert!(harness.waiting().is_empty() && harness.reserved().is_empty());
+    assert!(harness.cluster.state.cache.find("n").unwrap().pods().is_empty());
+    assert!(harness.cluster.queue.get("two").is_none() && harness.cluster.queue.get("one").is_some());
 }

@@ -1,4 +1,4 @@
-//! How the task comes to be: from a configuration to what it knows and asks.
+//! Assembly of the scheduling task from its configuration.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1 as core;
 use tokio::sync::mpsc;
 
-use super::cluster::Rules;
+use super::cluster::SchedulerShared;
 use super::clusters::Clusters;
 use super::effects::Effects;
 use super::{MAX_MESSAGES, PARKED_AT_MOST, Scheduler, message};
@@ -22,14 +22,14 @@ use crate::plugins::{self, VolumeWriter, Writers};
 use crate::queue::Backoff;
 use crate::registry::PluginFeed;
 
-/// Hands the scheduler to a manager, whose identity must be allowed to bind pods.
+/// Registers the scheduler with a manager, whose identity must be allowed to bind pods.
 ///
 /// # Errors
-/// If [`Config::check`] says so, or a plugin cannot be made.
+/// If [`Config::check`] fails or a plugin factory returns an error.
 pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result<(), ConfigError> {
     config.check_names()?;
-    let (told, messages) = mpsc::channel(MAX_MESSAGES);
-    let informers = message::follow(manager, &told);
+    let (sender, messages) = mpsc::channel(MAX_MESSAGES);
+    let informers = message::start_informers(manager, &sender);
     let mut following = informers.all;
     let client = manager.client().clone();
     let pods = Objects::of::<core::Pod>(&client);
@@ -46,7 +46,7 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result
             client: Some(client.clone()),
             recorder: Some(recorder.clone()),
         };
-        let feed = PluginFeed { manager: &mut *manager, told: &told, following: &mut following };
+        let feed = PluginFeed { manager: &mut *manager, sender: &sender, following: &mut following };
         profiles.push(plugins::profile(profile, &config.registry, &writers, &handle, Some(feed))?);
         recorders.insert(profile.scheduler_name.as_str().into(), recorder);
     }
@@ -57,7 +57,7 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result
         parked_at_most: PARKED_AT_MOST,
     };
     let sort = Arc::clone(&config.queue_sort);
-    let rules = Arc::new(Rules {
+    let shared = Arc::new(SchedulerShared {
         profiles,
         sort,
         backoff,
@@ -68,18 +68,18 @@ pub fn register(manager: &mut Manager, config: &Config, clock: &Clock) -> Result
     });
     let (rng, sampling) = (manager.rng(), manager.rng());
     manager.add_runnable(Scheduler {
-        clusters: Clusters::new(Arc::clone(&rules), rng),
-        rules,
+        clusters: Clusters::new(Arc::clone(&shared), rng),
+        shared,
         effects: Effects { pods, recorders, clock: clock.clone() },
         clock: clock.clone(),
         trace: Trace::new(clock.clone()),
         sampling,
         signals,
-        told,
+        sender,
         messages,
         following,
-        surroundings: informers.surroundings,
-        knows_all: false,
+        cluster_listers: informers.cluster_listers,
+        is_synced: false,
         max_binding: config.max_binding.max(1),
         in_flight: FuturesUnordered::new(),
         waiting: Vec::new(),

@@ -1,4 +1,4 @@
-//! What becomes of pods as the server tells of them.
+//! Handling of informer events for pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use coracle_base::{ManualClock, Rng, Timestamp};
 use coracle_runtime::{Change, ClusterId, ObjectKey};
 use serde_json::json;
 
-use super::cluster::{Cluster, Rules};
+use super::cluster::{Cluster, SchedulerShared};
 use super::message::Message;
 use crate::cycle::{Outcome, Trace, schedule};
 use crate::fixture::{merged, node, placed, pod, profile, wanting};
@@ -18,15 +18,15 @@ use crate::view::{Node, Pod};
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const LATER: Timestamp = Timestamp::from_millis(1_100_000);
 
-struct Told {
+struct Harness {
     cluster: Cluster,
 }
 
-impl Told {
+impl Harness {
     fn new() -> Self {
         let second = Duration::from_secs(1);
         let backoff = Backoff { initial: second, max: 10 * second, parked_at_most: 300 * second };
-        let rules = Rules {
+        let shared = SchedulerShared {
             profiles: vec![profile()],
             sort: Arc::new(PrioritySort),
             backoff,
@@ -35,31 +35,38 @@ impl Told {
             clock: ManualClock::starting_at(NOW).clock(),
             gated: Default::default(),
         };
-        Self { cluster: Cluster::new(ClusterId::default(), Arc::new(rules), Rng::seeded(1)) }
+        Self { cluster: Cluster::new(ClusterId::default(), Arc::new(shared), Rng::seeded(1)) }
     }
 
     fn pod(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) {
-        let known = old.or(new).unwrap();
-        let key = ObjectKey::namespaced(ClusterId::default(), "ns", &*known.metadata.name);
+        let pod = old.or(new).unwrap();
+        let key = ObjectKey::namespaced(ClusterId::default(), "ns", &*pod.metadata.name);
         let change = Change { key, old: old.cloned(), new: new.cloned() };
-        self.cluster.take_in(Message::Pod(change), LATER);
+        self.cluster.handle(Message::Pod(change), LATER);
     }
 
     fn node(&mut self, old: Option<&Arc<Node>>, new: Option<&Arc<Node>>) {
         let key = ObjectKey::cluster_wide(ClusterId::default(), &*old.or(new).unwrap().metadata.name);
         let change = Change { key, old: old.cloned(), new: new.cloned() };
-        self.cluster.take_in(Message::Node(change), LATER);
+        self.cluster.handle(Message::Node(change), LATER);
     }
 
-    /// Tries the next pod, and parks it if it is refused. Its name, and the node it found.
+    /// Runs a scheduling cycle for the next pod and parks it if it is rejected. Returns its name and its
+    /// node.
     fn attempt(&mut self) -> Option<(String, Option<String>)> {
         let popped = self.cluster.queue.pop(NOW)?;
         let (name, uid) = (popped.pod.metadata.name.to_string(), &popped.pod.metadata.uid);
-        let rules = Arc::clone(&self.cluster.rules);
-        let Cluster { world, turns, queue, .. } = &mut self.cluster;
-        match schedule(&rules.profiles[popped.profile], world, &popped.pod, turns, &mut Trace::default()) {
+        let shared = Arc::clone(&self.cluster.shared);
+        let Cluster { state, cycle_state, queue, .. } = &mut self.cluster;
+        match schedule(
+            &shared.profiles[popped.profile],
+            state,
+            &popped.pod,
+            cycle_state,
+            &mut Trace::default(),
+        ) {
             Outcome::Fits(node) => {
-                world.cache.assume(Arc::new(popped.pod.on_node(&node)));
+                state.cache.assume(Arc::new(popped.pod.on_node(&node)));
                 Some((name, Some(node.into())))
             }
             Outcome::Refused(diagnosis, _) => {
@@ -76,86 +83,90 @@ impl Told {
 }
 
 #[test]
-fn a_pod_waits_until_a_node_comes_that_helps() {
-    let mut told = Told::new();
+fn pod_is_retried_when_a_suitable_node_is_added() {
+    let mut harness = Harness::new();
     let large = pod("large", json!({"spec": wanting("3")}));
-    told.pod(None, Some(&large));
-    assert_eq!(told.attempt(), Some(("large".to_owned(), None)), "there is no node");
+    harness.pod(None, Some(&large));
+    assert_eq!(harness.attempt(), Some(("large".to_owned(), None)), "the cluster has no nodes");
     let small = node("small", json!({"status": {"allocatable": {"cpu": "2"}}}));
-    told.node(None, Some(&small));
-    assert_eq!(told.attempt(), Some(("large".to_owned(), None)), "any node helps who found none");
-    told.node(None, Some(&node("other", json!({"status": {"allocatable": {"cpu": "1"}}}))));
-    assert_eq!(told.attempt(), None, "this one does not help");
-    told.node(Some(&small), Some(&node("small", json!({}))));
-    assert_eq!(told.attempt(), Some(("large".to_owned(), Some("small".to_owned()))));
+    harness.node(None, Some(&small));
+    assert_eq!(
+        harness.attempt(),
+        Some(("large".to_owned(), None)),
+        "any node event retries a pod without nodes"
+    );
+    harness.node(None, Some(&node("other", json!({"status": {"allocatable": {"cpu": "1"}}}))));
+    assert_eq!(harness.attempt(), None, "the node is too small");
+    harness.node(Some(&small), Some(&node("small", json!({}))));
+    assert_eq!(harness.attempt(), Some(("large".to_owned(), Some("small".to_owned()))));
 }
 
 #[test]
-fn who_goes_makes_room_for_who_waits() {
-    let mut told = Told::new();
-    told.node(None, Some(&node("n", json!({}))));
+fn deleted_pod_makes_a_parked_pod_schedulable() {
+    let mut harness = Harness::new();
+    harness.node(None, Some(&node("n", json!({}))));
     let first = placed("first", "n", json!({"spec": wanting("3")}));
-    told.pod(None, Some(&first));
-    told.pod(None, Some(&pod("second", json!({"spec": wanting("2")}))));
-    assert_eq!(told.attempt(), Some(("second".to_owned(), None)));
+    harness.pod(None, Some(&first));
+    harness.pod(None, Some(&pod("second", json!({"spec": wanting("2")}))));
+    assert_eq!(harness.attempt(), Some(("second".to_owned(), None)));
     let heartbeat =
         placed("first", "n", merged(json!({"spec": wanting("3")}), json!({"metadata": {"generation": 2}})));
-    told.pod(Some(&first), Some(&heartbeat));
-    assert_eq!(told.attempt(), None);
-    told.pod(Some(&heartbeat), None);
-    assert_eq!(told.attempt(), Some(("second".to_owned(), Some("n".to_owned()))));
+    harness.pod(Some(&first), Some(&heartbeat));
+    assert_eq!(harness.attempt(), None);
+    harness.pod(Some(&heartbeat), None);
+    assert_eq!(harness.attempt(), Some(("second".to_owned(), Some("n".to_owned()))));
 }
 
 #[test]
-fn a_decision_is_kept_when_the_server_tells_of_it_and_dropped_when_the_pod_is_gone() {
-    let mut told = Told::new();
-    told.node(None, Some(&node("n", json!({}))));
+fn assumption_is_confirmed_by_the_server_and_dropped_on_deletion() {
+    let mut harness = Harness::new();
+    harness.node(None, Some(&node("n", json!({}))));
     let (one, two) = (pod("one", json!({"spec": wanting("1")})), pod("two", json!({"spec": wanting("1")})));
-    told.pod(None, Some(&one));
-    told.pod(None, Some(&two));
-    told.attempt().unwrap();
-    told.attempt().unwrap();
-    told.pod(Some(&one), Some(&placed("one", "n", json!({"spec": wanting("1")}))));
-    assert!(!told.cluster.world.cache.is_assumed("one"));
-    told.pod(Some(&two), None);
-    assert_eq!(told.cluster.world.cache.find("n").unwrap().pods.len(), 1);
-    assert!(told.cluster.queue.get("two").is_none());
+    harness.pod(None, Some(&one));
+    harness.pod(None, Some(&two));
+    harness.attempt().unwrap();
+    harness.attempt().unwrap();
+    harness.pod(Some(&one), Some(&placed("one", "n", json!({"spec": wanting("1")}))));
+    assert!(!harness.cluster.state.cache.is_assumed("one"));
+    harness.pod(Some(&two), None);
+    assert_eq!(harness.cluster.state.cache.find("n").unwrap().pods.len(), 1);
+    assert!(harness.cluster.queue.get("two").is_none());
 }
 
 #[test]
-fn gates_and_other_schedulers_keep_pods_out() {
-    let mut told = Told::new();
-    told.node(None, Some(&node("n", json!({}))));
-    told.pod(None, Some(&pod("other", json!({"spec": {"schedulerName": "mine"}}))));
+fn gated_pods_and_pods_of_other_schedulers_are_not_scheduled() {
+    let mut harness = Harness::new();
+    harness.node(None, Some(&node("n", json!({}))));
+    harness.pod(None, Some(&pod("other", json!({"spec": {"schedulerName": "mine"}}))));
     let gated = pod("gated", json!({"spec": {"schedulingGates": [{"name": "g"}]}}));
-    told.pod(None, Some(&gated));
-    assert_eq!(told.attempt(), None);
-    told.pod(Some(&gated), Some(&pod("gated", json!({}))));
-    assert_eq!(told.attempt(), Some(("gated".to_owned(), Some("n".to_owned()))));
+    harness.pod(None, Some(&gated));
+    assert_eq!(harness.attempt(), None);
+    harness.pod(Some(&gated), Some(&pod("gated", json!({}))));
+    assert_eq!(harness.attempt(), Some(("gated".to_owned(), Some("n".to_owned()))));
 }
 
 #[test]
-fn another_pod_of_the_same_name_is_another_pod() {
-    let mut told = Told::new();
-    told.node(None, Some(&node("n", json!({}))));
+fn recreated_pod_of_the_same_name_replaces_the_old_one() {
+    let mut harness = Harness::new();
+    harness.node(None, Some(&node("n", json!({}))));
     let old = placed("p", "n", json!({"metadata": {"uid": "old"}}));
-    told.pod(None, Some(&old));
-    told.pod(Some(&old), Some(&pod("p", json!({"metadata": {"uid": "new"}}))));
-    assert!(told.cluster.world.cache.pod("old").is_none());
-    assert_eq!(told.attempt(), Some(("p".to_owned(), Some("n".to_owned()))));
+    harness.pod(None, Some(&old));
+    harness.pod(Some(&old), Some(&pod("p", json!({"metadata": {"uid": "new"}}))));
+    assert!(harness.cluster.state.cache.pod("old").is_none());
+    assert_eq!(harness.attempt(), Some(("p".to_owned(), Some("n".to_owned()))));
 }
 
 #[test]
-fn a_promise_is_not_forgotten_before_the_server_knows_it() {
-    let mut told = Told::new();
+fn nomination_is_kept_until_the_server_has_it() {
+    let mut harness = Harness::new();
     let waiting = pod("p", json!({}));
-    told.pod(None, Some(&waiting));
-    told.cluster.world.nominated.set(&waiting, "n");
+    harness.pod(None, Some(&waiting));
+    harness.cluster.state.nominated.set(&waiting, "n");
     let labelled = pod("p", json!({"metadata": {"labels": {"a": "b"}}}));
-    told.pod(Some(&waiting), Some(&labelled));
-    assert_eq!(told.cluster.world.nominated.node_of("p"), Some("n"));
+    harness.pod(Some(&waiting), Some(&labelled));
+    assert_eq!(harness.cluster.state.nominated.node_of("p"), Some("n"));
     let promised = pod("p", json!({"status": {"nominatedNodeName": "n"}}));
-    told.pod(Some(&labelled), Some(&promised));
-    told.pod(Some(&promised), Some(&labelled));
-    assert_eq!(told.cluster.world.nominated.node_of("p"), None);
+    harness.pod(Some(&labelled), Some(&promised));
+    harness.pod(Some(&promised), Some(&labelled));
+    assert_eq!(harness.cluster.state.nominated.node_of("p"), None);
 }

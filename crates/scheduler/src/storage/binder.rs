@@ -1,4 +1,4 @@
-//! Which volumes a pod gets on a node, and whether they can be had there.
+//! Selection of volumes for the claims of a pod on a node.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -14,22 +14,22 @@ const NODE_CONFLICT: &str = "node(s) didn't match PersistentVolume's node affini
 const NOT_ENOUGH_SPACE: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
-/// The claims of a pod, by what is to be done about them.
+/// The claims of a pod by binding state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodClaims {
     pub(crate) bound: Vec<Arc<Claim>>,
-    /// They wait until it is known where the pod runs.
+    /// Unbound, of a class with `WaitForFirstConsumer`.
     pub(crate) delayed: Vec<Arc<Claim>>,
-    /// They should have been bound by now.
+    /// Unbound, although their class binds immediately.
     pub(crate) immediate: Vec<Arc<Claim>>,
 }
 
-/// What has to be done so that a pod has its volumes on a node.
+/// Bindings and provisioning that a pod requires on a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodVolumes {
-    /// Volumes that are there, and who gets them.
+    /// Existing volumes with the claims to bind to them.
     pub(crate) bindings: Vec<(Arc<PersistentVolume>, Arc<Claim>)>,
-    /// Claims for which somebody has to make a volume.
+    /// Claims for which a volume has to be provisioned.
     pub(crate) provisions: Vec<Arc<Claim>>,
 }
 
@@ -40,9 +40,9 @@ impl PodVolumes {
 }
 
 impl Storage {
-    /// The claims of a pod; none if it has no volumes that are claimed.
+    /// The claims of a pod; none if it has no volumes with claims.
     ///
-    /// The error is what people are told while a claim cannot be used.
+    /// The error is the reason why a claim cannot be used, as published in the pod's condition.
     pub(crate) fn claims_of(&self, pod: &Pod) -> Result<Option<PodClaims>, String> {
         let mut claims = PodClaims::default();
         let mut has_any = false;
@@ -92,14 +92,14 @@ impl Storage {
         Ok(Arc::clone(claim))
     }
 
-    /// What has to be done so that a pod with these claims can run on a node.
+    /// The bindings and provisioning required for a pod with these claims on a node.
     pub(crate) fn volumes_on(&self, claims: &PodClaims, node: &Node) -> Result<PodVolumes, Rejection> {
         let reachable = self.check_bound(claims, node);
         let found = self.find_for(&claims.delayed, node);
         match (reachable, found) {
             (Ok(()), found) => found,
             (Err(rejection), Ok(_)) => Err(rejection),
-            // The reasons that concern bound claims come first, except for one that is gone.
+            // The reasons of bound claims come first, except for a missing volume.
             (Err(first), Err(second)) if first.first == VOLUME_GONE => Err(second.and(first.first)),
             (Err(first), Err(second)) => Err(first.and(second.first)),
         }
@@ -129,7 +129,7 @@ impl Storage {
                 None => to_match.push(claim),
             }
         }
-        // The smallest first, so that large volumes are left for those who need them.
+        // The smallest claim first, so that large volumes are left for large claims.
         to_match.sort_by_key(|claim| claim.bytes);
         let mut chosen = HashSet::new();
         for claim in to_match {
@@ -147,7 +147,7 @@ impl Storage {
         Ok(needed)
     }
 
-    /// The smallest volume that does for a claim, or the one that is kept for it.
+    /// The smallest volume that satisfies a claim, or the one pre-bound to it.
     fn smallest_match(
         &self,
         claim: &Claim,
@@ -163,8 +163,8 @@ impl Storage {
                 && volume.metadata.deletion_timestamp.is_none()
         };
         let volumes = || self.volumes_of(&claim.class).filter(usable);
-        if let Some(kept) = volumes().find(|volume| volume.is_of(claim)) {
-            return kept.is_reachable(&node.labels).then_some(kept);
+        if let Some(prebound) = volumes().find(|volume| volume.is_of(claim)) {
+            return prebound.is_reachable(&node.labels).then_some(prebound);
         }
         let free = volumes().filter(|volume| {
             volume.is_available
@@ -175,7 +175,7 @@ impl Storage {
         free.min_by(|one, other| by_size(one, other))
     }
 
-    /// Whether a volume can be made for a claim where a node can reach it.
+    /// Checks that a volume for a claim can be provisioned in the topology of a node.
     fn check_provision(&self, claim: &Claim, node: &Node) -> Result<(), Rejection> {
         let class = self
             .classes
@@ -202,7 +202,7 @@ impl Storage {
     }
 }
 
-/// Smaller first; of equal ones always the same, whatever order they are known in.
+/// By size, and by name for a deterministic result.
 fn by_size(one: &PersistentVolume, other: &PersistentVolume) -> Ordering {
     one.bytes.cmp(&other.bytes).then_with(|| one.metadata.name.cmp(&other.metadata.name))
 }

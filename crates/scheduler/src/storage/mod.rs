@@ -1,4 +1,4 @@
-//! What is known of volumes, with what was decided here and is not true yet.
+//! Cache of volume-related objects, overlaid with reservations that the API server has not confirmed.
 
 mod binder;
 
@@ -14,7 +14,6 @@ use crate::view::storage::{
 /// Namespace and name.
 type Key = (Box<str>, Box<str>);
 
-/// What is known.
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
     claims: HashMap<Key, Arc<Claim>>,
@@ -25,11 +24,11 @@ pub(crate) struct Storage {
     pub(crate) capacities: HashMap<Key, Arc<CsiStorageCapacity>>,
     /// By node, and then by name.
     attachments: HashMap<Box<str>, HashMap<Box<str>, Arc<VolumeAttachment>>>,
-    /// Claims as they will be. Each until the server tells of a newer version.
+    /// Claims with a reserved node, until a newer version arrives.
     assumed_claims: HashMap<Key, Arc<Claim>>,
-    /// Volumes as they will be, likewise.
+    /// Volumes with a reserved claim, until a newer version arrives.
     assumed_volumes: HashMap<Box<str>, Arc<PersistentVolume>>,
-    /// What pods that are being bound need, by their identity.
+    /// Volumes reserved for pods in their binding cycle, by the pod's UID.
     reserved: HashMap<Box<str>, Arc<PodVolumes>>,
 }
 
@@ -43,13 +42,13 @@ impl Storage {
         self.assumed_volumes.get(name).or_else(|| self.volumes.get(name))
     }
 
-    /// All volumes of a class.
+    /// All volumes of a StorageClass.
     fn volumes_of<'a, 'b>(
         &'a self,
         class: &'b str,
     ) -> impl Iterator<Item = &'a Arc<PersistentVolume>> + use<'a, 'b> {
         let current =
-            self.volumes.iter().map(|(name, known)| self.assumed_volumes.get(name).unwrap_or(known));
+            self.volumes.iter().map(|(name, cached)| self.assumed_volumes.get(name).unwrap_or(cached));
         current.filter(move |volume| *volume.class == *class)
     }
 
@@ -57,7 +56,7 @@ impl Storage {
         self.attachments.get(node).into_iter().flat_map(HashMap::values)
     }
 
-    /// Notes a claim as it is now; none if it is gone.
+    /// Adds, updates or removes (none) a claim.
     pub(crate) fn set_claim(&mut self, namespace: &str, name: &str, claim: Option<Arc<Claim>>) {
         let key = (namespace.into(), name.into());
         self.assumed_claims.remove(&key);
@@ -67,7 +66,7 @@ impl Storage {
         }
     }
 
-    /// Notes a volume as it is now; none if it is gone.
+    /// Adds, updates or removes (none) a volume.
     pub(crate) fn set_volume(&mut self, name: &str, volume: Option<Arc<PersistentVolume>>) {
         self.assumed_volumes.remove(name);
         match volume {
@@ -76,7 +75,7 @@ impl Storage {
         }
     }
 
-    /// Notes an attachment as it is now, and as it was.
+    /// Replaces the old version of an attachment by the new one.
     pub(crate) fn set_attachment(
         &mut self,
         old: Option<&Arc<VolumeAttachment>>,
@@ -96,7 +95,7 @@ impl Storage {
         }
     }
 
-    /// Notes that a pod will need these volumes on a node.
+    /// Reserves volumes for a pod on a node.
     pub(crate) fn reserve(&mut self, pod: &str, node: &str, needed: PodVolumes) {
         for (volume, claim) in &needed.bindings {
             let owner = ClaimRef {
@@ -115,12 +114,12 @@ impl Storage {
         self.reserved.insert(pod.into(), Arc::new(needed));
     }
 
-    /// What a pod that is being bound needs.
+    /// The reservation of a pod.
     pub(crate) fn reserved(&self, pod: &str) -> Option<&Arc<PodVolumes>> {
         self.reserved.get(pod)
     }
 
-    /// Takes back what was decided for a pod.
+    /// Undoes the reservation of a pod.
     pub(crate) fn unreserve(&mut self, pod: &str) {
         let Some(needed) = self.reserved.remove(pod) else { return };
         for (volume, _) in &needed.bindings {
@@ -132,8 +131,8 @@ impl Storage {
         }
     }
 
-    /// Notes that what was decided for a pod is true now.
-    pub(crate) fn settle(&mut self, pod: &str) {
+    /// Drops the reservation of a pod whose volumes are bound.
+    pub(crate) fn finish_binding(&mut self, pod: &str) {
         self.reserved.remove(pod);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a pod wants to be: by labels of nodes, and by the pods that are there already.
+//! Node affinity and inter-pod affinity of pods.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use super::node::Node;
 use super::selector::{parsed, parsed_or_nothing};
 use coracle_runtime::informer::Labels;
 
-/// The one field of a node that selectors may name.
+/// The only field that node selectors support.
 const NAME_FIELD: &str = "metadata.name";
 
-/// Which nodes: those that at least one term selects.
+/// A node selector: matches nodes that match at least one term.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeSelector {
     terms: Box<[NodeSelectorTerm]>,
 }
 
-/// Which nodes: those that fulfil all of it.
+/// A term of a node selector: matches nodes that meet all requirements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeSelectorTerm {
     labels: Selector,
     names: Box<[NameRequirement]>,
-    /// Validation would have refused it; it selects nothing.
+    /// The term is invalid and matches nothing.
     invalid: bool,
 }
 
@@ -35,17 +35,16 @@ struct NameRequirement {
 }
 
 impl NodeSelector {
-    /// Whether a node is selected.
     pub(crate) fn matches(&self, node: &Node) -> bool {
         self.terms.iter().any(|term| term.matches(&node.labels, &node.metadata.name))
     }
 
-    /// Whether a node with these labels is selected, whatever its name.
+    /// True if labels match, ignoring requirements on the name.
     pub(crate) fn matches_labels(&self, labels: &Labels) -> bool {
         self.terms.iter().any(|term| !term.invalid && term.labels.matches(labels))
     }
 
-    /// The only nodes that can be selected, where every term names its own.
+    /// The only nodes that can match, if every term requires a name.
     pub(crate) fn names(&self) -> Option<Vec<&str>> {
         let mut names = Vec::new();
         for term in &self.terms {
@@ -59,47 +58,47 @@ impl NodeSelector {
 
 impl NodeSelectorTerm {
     pub(crate) fn matches(&self, labels: &Labels, name: &str) -> bool {
-        let is_named = |wanted: &NameRequirement| (*wanted.name == *name) == wanted.is;
+        let is_named = |requests_of: &NameRequirement| (*requests_of.name == *name) == requests_of.is;
         !self.invalid && self.names.iter().all(is_named) && self.labels.matches(labels)
     }
 
     fn only_names(&self) -> Option<impl Iterator<Item = &str>> {
-        let mut wanted = self.names.iter().filter(|name| name.is).map(|name| &*name.name);
-        let first = wanted.next()?;
-        // Two different names at once are none.
-        Some(wanted.all(|name| name == first).then_some(first).into_iter())
+        let mut requests_of = self.names.iter().filter(|name| name.is).map(|name| &*name.name);
+        let first = requests_of.next()?;
+        // Two different required names match no node.
+        Some(requests_of.all(|name| name == first).then_some(first).into_iter())
     }
 }
 
-/// Which existing pods a pod wants to be with, or without, and how near.
+/// A term of pod affinity or anti-affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Term {
-    /// In these namespaces, in order,
+    /// Names of namespaces, sorted,
     pub(crate) namespaces: Box<[Box<str>]>,
-    /// and in those whose labels this selects.
+    /// and a selector of further ones.
     pub(crate) namespace_selector: Selector,
-    /// Which pods.
+    /// Selector of pods.
     pub(crate) selector: Selector,
-    /// The label of nodes whose value says what is near.
+    /// Node label whose values define the topology domains.
     pub(crate) topology_key: Box<str>,
 }
 
 impl Term {
-    /// Whether it means a pod with these labels in a namespace with those.
+    /// True if the term matches a pod with these labels, in a namespace with the labels `of_namespace`.
     pub(crate) fn matches(&self, namespace: &str, labels: &Labels, of_namespace: &Labels) -> bool {
         let is_listed = || self.namespaces.iter().any(|listed| **listed == *namespace);
         (is_listed() || self.namespace_selector.matches(of_namespace)) && self.selector.matches(labels)
     }
 }
 
-/// A term that is only wished for.
+/// A preferred term with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Weighted<T> {
     pub(crate) weight: i64,
     pub(crate) term: T,
 }
 
-/// Everything a pod says of where it wants to be.
+/// All affinity of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Affinity {
     pub(crate) node_required: Option<NodeSelector>,
@@ -111,8 +110,8 @@ pub(crate) struct Affinity {
 }
 
 impl Affinity {
-    /// Whether it speaks of other pods.
-    pub(crate) fn names_pods(&self) -> bool {
+    /// True if there are terms about other pods.
+    pub(crate) fn has_pod_terms(&self) -> bool {
         !(self.required.is_empty()
             && self.preferred.is_empty()
             && self.anti_required.is_empty()
@@ -120,7 +119,7 @@ impl Affinity {
     }
 }
 
-/// As objects have it.
+/// The API representation.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RawAffinity {
@@ -192,7 +191,7 @@ struct RawPreferredPod {
 }
 
 impl RawAffinity {
-    /// Ready to be used by a pod of `namespace`.
+    /// Parses it for a pod of `namespace`.
     pub(super) fn parse(self, namespace: &str) -> Affinity {
         let node = self.node_affinity.unwrap_or_default();
         let (with, without) =
@@ -248,7 +247,7 @@ impl From<RawNodeSelector> for NodeSelector {
 }
 
 impl RawNodeSelectorTerm {
-    /// A term that says nothing selects nothing.
+    /// An empty term matches nothing.
     fn is_empty(&self) -> bool {
         self.match_expressions.is_empty() && self.match_fields.is_empty()
     }
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_alternatives_and_their_parts_are_not() {
+    fn node_selector_terms_are_ored_and_their_requirements_anded() {
         let node = node("n1", &[("zone", "a"), ("cores", "8")]);
         for (terms, expected) in [
             (json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}]), true),
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_known_only_if_every_term_names_one() {
+    fn required_names_are_known_only_if_every_term_has_one() {
         let named = |name: &str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
         assert_eq!(selector(json!([named("b"), named("a")])).names(), Some(vec!["a", "b"]));
         let label = json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]});
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_without_namespaces_means_the_pods_own() {
+    fn term_without_namespaces_applies_to_the_namespace_of_the_pod() {
         let raw: RawAffinity = serde_json::from_value(json!({"podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}},
@@ -364,6 +363,6 @@ mod tests {
         assert!(all.matches("any", &none, &none));
         assert!(!listed.matches("y", &app, &none), "no selector selects no pod");
         assert_eq!(listed.namespaces.len(), 2);
-        assert!(affinity.names_pods());
+        assert!(affinity.has_pod_terms());
     }
 }

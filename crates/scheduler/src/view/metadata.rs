@@ -1,4 +1,4 @@
-//! Metadata as the server sends it, of which each view keeps what it needs.
+//! Metadata as the API server sends it, of which each view keeps a part.
 
 use std::mem::take;
 
@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use coracle_runtime::informer::Labels;
 
-/// All of it that any view needs; annotations only where a view asks for them.
+/// The fields that views need; annotations are parsed only if a view names a type for them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RawMetadata<Annotations = IgnoredAny> {
@@ -23,7 +23,7 @@ pub(super) struct RawMetadata<Annotations = IgnoredAny> {
     pub(super) owner_references: Vec<RawOwner>,
 }
 
-/// Something an object belongs to.
+/// An owner reference.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RawOwner {
@@ -35,7 +35,7 @@ pub(super) struct RawOwner {
 }
 
 impl<Annotations> RawMetadata<Annotations> {
-    /// The part caches need, taken out of it.
+    /// Takes out the part that informers need.
     pub(super) fn take(&mut self) -> Metadata {
         Metadata {
             name: take(&mut self.name),

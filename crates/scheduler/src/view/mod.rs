@@ -1,4 +1,5 @@
-//! What the scheduler keeps of objects: what it decides by, worked out once when an object arrives.
+//! Cached representations of objects, reduced to the fields the scheduler reads and parsed when an object
+//! arrives.
 
 pub(crate) mod affinity;
 mod metadata;

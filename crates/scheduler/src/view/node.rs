@@ -1,4 +1,4 @@
-//! Of a node, what decides which pods come to it.
+//! Cached representation of a Node.
 
 use coracle_runtime::informer::{Metadata, View};
 use serde::Deserialize;
@@ -8,57 +8,56 @@ use super::resources::{ResourceList, Resources};
 use super::taint::Taint;
 use coracle_runtime::informer::Labels;
 
-/// A node.
+/// A node, reduced to the fields the scheduler reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawNode")]
 pub struct Node {
     pub(crate) metadata: Metadata,
     pub(crate) labels: Labels,
-    /// Nothing more is to come here.
+    /// The node is cordoned.
     pub(crate) unschedulable: bool,
     pub(crate) taints: Box<[Taint]>,
     pub(crate) allocatable: Resources,
-    /// Images that are here, by each of their names.
+    /// Images on the node, one entry per name.
     pub(crate) images: Box<[Image]>,
     pub(crate) declared_features: Box<[Box<str>]>,
 }
 
-/// An image on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) name: Box<str>,
     pub(crate) bytes: i64,
 }
 
-/// The label that is the same for nodes that are lost together.
+/// Label of the failure zone of a node.
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
-/// The label that is the same for zones that are.
+/// Label of the region of a node.
 pub(crate) const REGION: &str = "topology.kubernetes.io/region";
-/// The label that only one node has.
+/// Label of the host name, which is unique per node.
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 impl Node {
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// Its labels.
+    /// The labels.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// Whether nothing more is to come here.
+    /// True if the node is cordoned.
     pub fn is_unschedulable(&self) -> bool {
         self.unschedulable
     }
 
-    /// What it offers to pods.
+    /// The allocatable resources.
     pub fn allocatable(&self) -> &Resources {
         &self.allocatable
     }
 
-    /// What is different enough from before to be worth another look at pods that found no place.
+    /// Changes that may make pods schedulable.
     pub(crate) fn changes_since(&self, old: &Self) -> NodeChanges {
         NodeChanges {
             allocatable: self.allocatable != old.allocatable,
@@ -69,21 +68,21 @@ impl Node {
     }
 }
 
-/// What of a node has changed.
+/// Parts of a node that changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeChanges {
-    /// What it offers.
+    /// The allocatable resources.
     pub allocatable: bool,
-    /// Its labels.
+    /// The labels.
     pub labels: bool,
-    /// What keeps pods away, or it takes pods again.
+    /// The taints, or the node was uncordoned.
     pub taints: bool,
-    /// What it declares to have.
+    /// The declared features.
     pub features: bool,
 }
 
 impl NodeChanges {
-    /// What upstream's metrics call it.
+    /// Its label in kube-scheduler's metrics.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self { allocatable: true, .. } => "NodeUpdateNodeAllocatable",
@@ -94,7 +93,6 @@ impl NodeChanges {
         }
     }
 
-    /// Whether any of it has.
     pub(crate) fn any(self) -> bool {
         self != Self::default()
     }
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_read() {
+    fn node_is_parsed() {
         let node = node(json!({
             "metadata": {"name": "n", "resourceVersion": "3", "labels": {ZONE: "a"}},
             "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "x"}]},
@@ -173,18 +171,18 @@ mod tests {
                 "images": [{"names": ["a@sha256:1", "a:1"], "sizeBytes": 5}, {"sizeBytes": 1}]},
         }));
         assert_eq!((&*node.metadata.name, node.labels.get(ZONE)), ("n", Some("a")));
-        assert!(node.unschedulable && node.taints[0].keeps_away());
+        assert!(node.unschedulable && node.taints[0].blocks_scheduling());
         assert_eq!((node.allocatable.milli_cpu, node.allocatable.pods), (4000, 110));
         assert_eq!(node.images.len(), 2);
     }
 
     #[test]
-    fn heartbeats_change_nothing() {
+    fn heartbeat_is_no_relevant_change() {
         let old = node(json!({"metadata": {"name": "n", "resourceVersion": "1"}}));
         let mut new = node(json!({"metadata": {"name": "n", "resourceVersion": "2"}}));
         assert!(!new.changes_since(&old).any());
         new.unschedulable = true;
-        assert!(!new.changes_since(&old).any(), "it became worse");
-        assert!(old.changes_since(&new).taints, "it became better");
+        assert!(!new.changes_since(&old).any(), "the node was cordoned");
+        assert!(old.changes_since(&new).taints, "the node was uncordoned");
     }
 }

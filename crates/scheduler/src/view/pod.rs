@@ -1,4 +1,4 @@
-//! Of a pod, what decides where it runs.
+//! Cached representation of a Pod.
 
 use coracle_meta::time::Time;
 use coracle_runtime::informer::{Metadata, View};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::affinity::{Affinity, RawAffinity};
 use super::metadata::{RawMetadata, RawOwner};
-use super::pod_requests::{ContainerRequests, Given, PodRequests, RawResources};
+use super::pod_requests::{ContainerRequests, PodRequests, RawResources, ReportedResources};
 use super::resources::{ResourceList, Resources};
 use super::spread::{RawSpreadConstraint, SpreadConstraint};
 use super::storage::PodVolume;
@@ -14,49 +14,49 @@ use super::storage::pod_volume::RawVolume;
 use super::taint::Toleration;
 use coracle_runtime::informer::Labels;
 
-/// A pod.
+/// A pod, reduced to the fields the scheduler reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawPod")]
 pub struct Pod {
     pub(crate) metadata: Metadata,
     pub(crate) generation: i64,
     pub(crate) labels: Labels,
-    /// What it was made by.
+    /// The controller owner reference.
     pub(crate) controller: Option<Box<Owner>>,
-    /// Where it runs; empty if nobody has decided.
+    /// `spec.nodeName`; empty if the pod is not assigned.
     pub(crate) node_name: Box<str>,
     pub(crate) scheduler_name: Box<str>,
     pub(crate) priority: i32,
-    /// Whether pods may have to go for it.
+    /// False if `preemptionPolicy` is `Never`.
     pub(crate) may_preempt: bool,
     pub(crate) requests: Resources,
-    /// What it counts as when nodes are compared.
+    /// Requests with defaults for missing ones, used for scoring.
     pub(crate) assumed_requests: Resources,
-    /// Labels its node must have, each with its value.
+    /// `spec.nodeSelector`.
     pub(crate) node_selector: Labels,
     pub(crate) affinity: Option<Box<Affinity>>,
     pub(crate) tolerations: Box<[Toleration]>,
     pub(crate) host_ports: Box<[HostPort]>,
     pub(crate) spread: Box<[SpreadConstraint]>,
     pub(crate) volumes: Box<[PodVolume]>,
-    /// The images it needs, with their tags.
+    /// Images of containers and image volumes, with tags.
     pub(crate) images: Box<[Box<str>]>,
-    /// How many containers it has, of both kinds.
+    /// Number of containers, including init containers.
     pub(crate) containers: usize,
-    /// Names of gates that keep it from being scheduled.
+    /// Names of the scheduling gates.
     pub(crate) gates: Box<[Box<str>]>,
-    /// What its node must declare to have.
+    /// Features the node must have declared.
     pub(crate) needed_features: &'static [&'static str],
-    /// Where it will run once others have gone; empty for nowhere.
+    /// `status.nominatedNodeName`; empty if there is none.
     pub(crate) nominated_node: Box<str>,
     pub(crate) start_time: Option<Time>,
-    /// What was last said of whether it is scheduled.
+    /// The `PodScheduled` condition.
     pub(crate) scheduled: Option<Box<Condition>>,
-    /// It is going because it was preempted.
+    /// True if it has a `DisruptionTarget` condition because of preemption.
     pub(crate) is_preempted: bool,
 }
 
-/// What made an object.
+/// The controller of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) api_version: Box<str>,
@@ -64,19 +64,18 @@ pub(crate) struct Owner {
     pub(crate) name: Box<str>,
 }
 
-/// A port of the node that a pod takes.
+/// A host port of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HostPort {
     pub(crate) protocol: Box<str>,
-    /// Of all addresses if it says so.
+    /// `0.0.0.0` for all addresses.
     pub(crate) ip: Box<str>,
     pub(crate) port: u16,
 }
 
-/// Every address of a node.
+/// The host IP that stands for all addresses of a node.
 pub(crate) const ANY_ADDRESS: &str = "0.0.0.0";
 
-/// A condition of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Condition {
@@ -88,73 +87,73 @@ pub(crate) struct Condition {
 }
 
 impl Pod {
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// Where it is.
+    /// The namespace.
     pub fn namespace(&self) -> &str {
         &self.metadata.namespace
     }
 
-    /// Its identity.
+    /// The UID.
     pub fn uid(&self) -> &str {
         &self.metadata.uid
     }
 
-    /// Its labels.
+    /// The labels.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// How important it is.
+    /// The priority.
     pub fn priority(&self) -> i32 {
         self.priority
     }
 
-    /// Who schedules it.
+    /// `spec.schedulerName`.
     pub fn scheduler_name(&self) -> &str {
         &self.scheduler_name
     }
 
-    /// Where it runs; empty if nobody has decided.
+    /// `spec.nodeName`; empty if the pod is not assigned.
     pub fn node_name(&self) -> &str {
         &self.node_name
     }
 
-    /// Where it will run once others have gone; empty for nowhere.
+    /// `status.nominatedNodeName`; empty if there is none.
     pub fn nominated_node_name(&self) -> &str {
         &self.nominated_node
     }
 
-    /// What it takes of its node.
+    /// The requests of the whole pod.
     pub fn requests(&self) -> &Resources {
         &self.requests
     }
 
-    /// Whether somebody has decided where it runs.
+    /// True if `spec.nodeName` is set.
     pub(crate) fn is_assigned(&self) -> bool {
         !self.node_name.is_empty()
     }
 
-    /// Whether it is going.
+    /// True if the pod has a deletion timestamp.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether it takes part of a node, now or soon.
-    pub(crate) fn has_place(&self) -> bool {
+    /// True if it counts on a node: it is assigned or nominated.
+    pub(crate) fn occupies_node(&self) -> bool {
         self.is_assigned() || !self.nominated_node.is_empty()
     }
 
-    /// The same pod on a node.
+    /// A copy assigned to a node.
     pub(crate) fn on_node(&self, node: &str) -> Self {
         Self { node_name: node.into(), ..self.clone() }
     }
 
-    /// The same pod, promised a node.
-    pub(crate) fn promised(&self, node: &str) -> Self {
+    /// A copy nominated to a node.
+    pub(crate) fn nominated_to(&self, node: &str) -> Self {
         Self { nominated_node: node.into(), ..self.clone() }
     }
 
@@ -258,8 +257,8 @@ impl RawContainer {
 impl From<RawPod> for Pod {
     fn from(raw: RawPod) -> Self {
         let (requests, assumed_requests) = {
-            let wanted = wanted(&raw.spec, &raw.status);
-            (wanted.total(), wanted.assumed())
+            let requests_of = requests_of(&raw.spec, &raw.status);
+            (requests_of.total(), requests_of.assumed())
         };
         let RawPod { metadata: mut raw, spec, status } = raw;
         let (metadata, labels) = (raw.take(), raw.labels);
@@ -308,11 +307,11 @@ impl Owner {
     }
 }
 
-fn wanted<'a>(spec: &'a RawSpec, status: &'a RawStatus) -> PodRequests<'a> {
-    fn given<'a>(name: &str, statuses: &'a [RawContainerStatus]) -> Option<Given<'a>> {
+fn requests_of<'a>(spec: &'a RawSpec, status: &'a RawStatus) -> PodRequests<'a> {
+    fn reported<'a>(name: &str, statuses: &'a [RawContainerStatus]) -> Option<ReportedResources<'a>> {
         let status = statuses.iter().find(|status| *status.name == *name)?;
         let actuated = &status.resources.as_ref()?.requests;
-        Some(Given { actuated, allocated: &status.allocated_resources })
+        Some(ReportedResources { actuated, allocated: &status.allocated_resources })
     }
     let infeasible = |condition: &Condition| {
         &*condition.r#type == "PodResizePending" && &*condition.reason == "Infeasible"
@@ -322,15 +321,15 @@ fn wanted<'a>(spec: &'a RawSpec, status: &'a RawStatus) -> PodRequests<'a> {
             .map(|container| ContainerRequests {
                 requests: &container.resources.requests,
                 is_sidecar: false,
-                given: given(&container.name, &status.container_statuses),
+                reported: reported(&container.name, &status.container_statuses),
             })
             .collect(),
         init_containers: (spec.init_containers.iter())
             .map(|container| ContainerRequests {
                 requests: &container.resources.requests,
                 is_sidecar: container.is_sidecar(),
-                given: (container.is_sidecar())
-                    .then(|| given(&container.name, &status.init_container_statuses))
+                reported: (container.is_sidecar())
+                    .then(|| reported(&container.name, &status.init_container_statuses))
                     .flatten(),
             })
             .collect(),
@@ -340,7 +339,7 @@ fn wanted<'a>(spec: &'a RawSpec, status: &'a RawStatus) -> PodRequests<'a> {
     }
 }
 
-/// Ports of containers that run together with others; those of plain init containers are gone by then.
+/// Host ports of containers and sidecars; plain init containers have ended by then.
 fn host_ports(containers: &[RawContainer], init_containers: &[RawContainer]) -> Box<[HostPort]> {
     let sidecars = init_containers.iter().filter(|container| container.is_sidecar());
     let ports = containers.iter().chain(sidecars).flat_map(|container| &container.ports);
@@ -364,12 +363,12 @@ fn images(
     run.chain(mounted).map(with_tag).collect()
 }
 
-/// The name of an image as nodes report it.
+/// The image name with its tag, as nodes report it.
 pub(crate) fn with_tag(image: &str) -> Box<str> {
     if image.rfind(':') <= image.rfind('/') { format!("{image}:latest").into() } else { image.into() }
 }
 
-/// What the node must be able to do beyond what all nodes can.
+/// Features that the pod requires of its node.
 fn needs(
     containers: &[RawContainer],
     init_containers: &[RawContainer],

@@ -1,5 +1,5 @@
-//! How much a pod wants of a node, from what its containers say: together while they run, and at most what
-//! the greediest step of its initialization needs (the rule of the proposal for sidecar containers).
+//! Effective requests of a pod: the sum of its containers, or the largest step of its initialization if
+//! that is more (the rule of KEP-753 for sidecar containers).
 
 use serde::Deserialize;
 
@@ -11,40 +11,40 @@ pub(super) struct RawResources {
     pub(super) requests: ResourceList,
 }
 
-/// Of a container, what counts here.
+/// The resources of a container.
 pub(super) struct ContainerRequests<'a> {
-    /// What it asks for.
+    /// Requests in the spec.
     pub(super) requests: &'a ResourceList,
-    /// It keeps running beside those after it.
+    /// A restartable init container: it keeps running beside those after it.
     pub(super) is_sidecar: bool,
-    /// What the node gave it, which differs while it is resized.
-    pub(super) given: Option<Given<'a>>,
+    /// Resources in the status, which differ from the spec during a resize.
+    pub(super) reported: Option<ReportedResources<'a>>,
 }
 
-/// What a node reports of the resources of a container.
-pub(super) struct Given<'a> {
+/// Resources of a container as reported by its node.
+pub(super) struct ReportedResources<'a> {
     pub(super) actuated: &'a ResourceList,
     pub(super) allocated: &'a ResourceList,
 }
 
-/// What is wanted by a pod as a whole.
+/// The resources of a pod.
 pub(super) struct PodRequests<'a> {
     pub(super) containers: Vec<ContainerRequests<'a>>,
     pub(super) init_containers: Vec<ContainerRequests<'a>>,
-    /// What the pod asks for as one, in place of what its containers do.
+    /// Pod-level requests, which replace the sum of the containers.
     pub(super) pod_level: Option<&'a ResourceList>,
     pub(super) overhead: &'a ResourceList,
-    /// The node said that it will never give what the specification asks for now.
+    /// The node reported that the requested resize is infeasible.
     pub(super) resize_is_infeasible: bool,
 }
 
 impl PodRequests<'_> {
-    /// What it takes of a node.
+    /// The effective requests.
     pub(super) fn total(&self) -> Resources {
         self.sum(Resources::of)
     }
 
-    /// What it counts as when nodes are compared.
+    /// The effective requests with defaults for missing ones, used for scoring.
     pub(super) fn assumed(&self) -> Resources {
         self.sum(Resources::assumed_of)
     }
@@ -77,9 +77,9 @@ impl PodRequests<'_> {
     }
 
     fn effective(&self, container: &ContainerRequests<'_>, of: fn(&ResourceList) -> Resources) -> Resources {
-        let Some(given) = &container.given else { return of(container.requests) };
-        let mut effective = of(given.actuated);
-        effective.raise_to(&Resources::of(given.allocated));
+        let Some(reported) = &container.reported else { return of(container.requests) };
+        let mut effective = of(reported.actuated);
+        effective.raise_to(&Resources::of(reported.allocated));
         if !self.resize_is_infeasible {
             effective.raise_to(&of(container.requests));
         }
@@ -87,7 +87,7 @@ impl PodRequests<'_> {
     }
 }
 
-/// Which resources may be asked for by a pod as one.
+/// True if the resource may be requested at pod level.
 fn is_pod_level(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }

@@ -1,50 +1,49 @@
-//! Amounts of what nodes have and pods want, as whole numbers.
+//! Resource amounts of nodes and pods, as integers.
 
 use std::collections::BTreeMap;
 
 use coracle_meta::quantity::Quantity;
 
-/// What of each resource, as objects write it.
+/// Quantities by resource name, as in the API.
 pub(crate) type ResourceList = BTreeMap<Box<str>, Quantity>;
 
-/// What a container that does not say counts as when nodes are compared, so that not all such pods come to
-/// one node: as upstream (`DefaultMilliCPURequest` and `DefaultMemoryRequest`).
+/// Requests assumed for containers without requests when nodes are scored, so that not all such pods get
+/// the same node: kube-scheduler's `DefaultMilliCPURequest` and `DefaultMemoryRequest`.
 const ASSUMED_MILLI_CPU: i64 = 100;
 const ASSUMED_MEMORY: i64 = 200 * 1024 * 1024;
 
-/// Amounts, each in the unit in which it is compared.
+/// Amounts of resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// Thousandths of a processor.
+    /// CPU in thousandths.
     pub(crate) milli_cpu: i64,
     /// Bytes.
     pub(crate) memory: i64,
     /// Bytes.
     pub(crate) ephemeral_storage: i64,
-    /// How many pods.
+    /// Number of pods.
     pub(crate) pods: i64,
-    /// Everything else there is a count of, by name, in the order of names: extended resources, huge
-    /// pages.
+    /// Extended resources, huge pages and attachable volumes, sorted by name.
     pub(crate) scalars: Vec<(Box<str>, i64)>,
 }
 
 impl Resources {
-    /// Thousandths of a processor.
+    /// CPU in thousandths.
     pub fn milli_cpu(&self) -> i64 {
         self.milli_cpu
     }
 
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub fn memory(&self) -> i64 {
         self.memory
     }
 
-    /// Bytes that last as long as a pod.
+    /// Ephemeral storage in bytes.
     pub fn ephemeral_storage(&self) -> i64 {
         self.ephemeral_storage
     }
 
-    /// What a list says.
+    /// Parses a resource list.
     pub(crate) fn of(list: &ResourceList) -> Self {
         let mut resources = Self::default();
         for (name, quantity) in list {
@@ -53,7 +52,7 @@ impl Resources {
         resources
     }
 
-    /// What a container counts as when nodes are compared.
+    /// Parses a resource list, with defaults for missing requests.
     pub(crate) fn assumed_of(list: &ResourceList) -> Self {
         let mut resources = Self::of(list);
         if !list.contains_key("cpu") {
@@ -65,7 +64,7 @@ impl Resources {
         resources
     }
 
-    /// Writes down one amount, in place of what was there.
+    /// Sets one amount.
     pub(crate) fn set(&mut self, name: &str, quantity: &Quantity) {
         match name {
             "cpu" => self.milli_cpu = quantity.milli_value(),
@@ -73,12 +72,12 @@ impl Resources {
             "ephemeral-storage" => self.ephemeral_storage = quantity.value(),
             "pods" => self.pods = quantity.value(),
             _ if is_scalar(name) => *self.scalar_mut(name) = quantity.value(),
-            // Nothing that is counted on a node, such as `storage`.
+            // Resources that are not counted on nodes, such as `storage`.
             _ => {}
         }
     }
 
-    /// So much of a resource that has no field of its own.
+    /// The amount of a resource that has no field of its own.
     pub fn scalar(&self, name: &str) -> i64 {
         self.scalars.iter().find(|(found, _)| **found == *name).map_or(0, |(_, amount)| *amount)
     }
@@ -94,12 +93,10 @@ impl Resources {
         &mut self.scalars[index].1
     }
 
-    /// Both together.
     pub(crate) fn add(&mut self, other: &Self) {
         self.add_times(other, 1);
     }
 
-    /// What is left without the other.
     pub(crate) fn subtract(&mut self, other: &Self) {
         self.add_times(other, -1);
     }
@@ -115,7 +112,7 @@ impl Resources {
         }
     }
 
-    /// At least as much of each as the other has.
+    /// Raises each amount to at least that of `other`.
     pub(crate) fn raise_to(&mut self, other: &Self) {
         self.milli_cpu = self.milli_cpu.max(other.milli_cpu);
         self.memory = self.memory.max(other.memory);
@@ -127,7 +124,7 @@ impl Resources {
         }
     }
 
-    /// Whether less of anything is left than there was.
+    /// True if any amount is lower than `before`.
     pub(crate) fn is_less_of_any_than(&self, before: &Self) -> bool {
         self.milli_cpu < before.milli_cpu
             || self.memory < before.memory
@@ -136,7 +133,7 @@ impl Resources {
     }
 }
 
-/// Whether nodes count a resource that has no field of its own.
+/// True if nodes count a resource that has no field of its own.
 fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_whole_numbers() {
+    fn quantities_are_parsed_to_integers() {
         let resources = Resources::of(&list(&[
             ("cpu", "1500m"),
             ("memory", "1Gi"),
@@ -165,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_assumed_to_want_something() {
+    fn missing_requests_get_defaults() {
         let assumed = Resources::assumed_of(&list(&[("cpu", "0")]));
         assert_eq!((assumed.milli_cpu, assumed.memory), (0, ASSUMED_MEMORY));
     }
 
     #[test]
-    fn sums_and_maxima_go_by_resource() {
+    fn sums_and_maxima_are_computed_per_resource() {
         let mut sum = Resources::of(&list(&[("cpu", "1"), ("a/b", "1")]));
         let more = Resources::of(&list(&[("cpu", "2"), ("memory", "5"), ("a/c", "3")]));
         sum.add(&more);

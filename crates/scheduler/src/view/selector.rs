@@ -1,15 +1,15 @@
-//! Selectors of objects, ready to match.
+//! Parsing of label selectors.
 
 use coracle_meta::selector::LabelSelector;
 use coracle_meta::selector::labels::Selector;
 
-/// A selector of an object, ready to match. One that validation would refuse selects nothing, for who
-/// wrote it did not mean everything.
+/// Parses a label selector. An invalid one selects nothing, because selecting everything would not be
+/// intended.
 pub(crate) fn parsed(selector: &LabelSelector) -> Selector {
     selector.to_selector().unwrap_or_else(|_| Selector::nothing())
 }
 
-/// The same where no selector at all selects nothing.
+/// Like [`parsed`]; a missing selector selects nothing.
 pub(crate) fn parsed_or_nothing(selector: Option<&LabelSelector>) -> Selector {
     selector.map_or_else(Selector::nothing, parsed)
 }
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_nobody_understands_selects_nothing() {
+    fn invalid_selector_selects_nothing() {
         let selector = serde_json::from_str::<LabelSelector>(
             r#"{"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}"#,
         );

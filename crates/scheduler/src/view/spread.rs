@@ -1,4 +1,4 @@
-//! How evenly pods want to be spread.
+//! Topology spread constraints of pods.
 
 use coracle_meta::selector::LabelSelector;
 use coracle_meta::selector::labels::Selector;
@@ -7,26 +7,23 @@ use serde::Deserialize;
 use super::selector::parsed_or_nothing;
 use coracle_runtime::informer::Labels;
 
-/// What to do where pods cannot be spread as wished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum WhenUnsatisfiable {
-    /// Do not schedule.
     #[default]
     DoNotSchedule,
-    /// Schedule where it is least uneven.
     ScheduleAnyway,
 }
 
-/// Whether nodes a pod cannot run on count as places without pods.
+/// Treatment of nodes that the pod cannot run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum InclusionPolicy {
-    /// Only nodes it can run on count.
+    /// Only nodes the pod can run on count.
     Honor,
-    /// All of them do.
+    /// All nodes count.
     Ignore,
 }
 
-/// How evenly the pods that a selector selects are to be spread over the values of a label of nodes.
+/// A topology spread constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SpreadConstraint {
     pub(crate) max_skew: i64,
@@ -38,7 +35,7 @@ pub(crate) struct SpreadConstraint {
     pub(crate) node_taints_policy: InclusionPolicy,
 }
 
-/// As objects have it.
+/// The API representation.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RawSpreadConstraint {
@@ -53,7 +50,7 @@ pub(super) struct RawSpreadConstraint {
 }
 
 impl RawSpreadConstraint {
-    /// For a pod with these labels, whose values some keys add to the selector.
+    /// Parses it for a pod with these labels; those named in `matchLabelKeys` are added to the selector.
     pub(super) fn parse(self, labels: &Labels) -> SpreadConstraint {
         let own = self.match_label_keys.iter().filter_map(|key| Some((&**key, labels.get(key)?)));
         let selector = with_labels(parsed_or_nothing(self.label_selector.as_ref()), own);
@@ -69,7 +66,7 @@ impl RawSpreadConstraint {
     }
 }
 
-/// A selector that wants these labels as well. What selects nothing stays so.
+/// Adds required labels to a selector. One that selects nothing is returned unchanged.
 pub(crate) fn with_labels<'a>(
     selector: Selector,
     labels: impl Iterator<Item = (&'a str, &'a str)>,
@@ -92,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_has_upstreams_defaults() {
+    fn constraint_without_optional_fields_has_the_defaults_of_kubernetes() {
         let raw: RawSpreadConstraint = serde_json::from_value(json!({
             "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["hash", "absent"],

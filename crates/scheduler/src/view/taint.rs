@@ -1,22 +1,21 @@
-//! Taints of nodes, and which of them pods put up with.
+//! Taints and tolerations.
 
 use serde::Deserialize;
 
-/// What a taint does to pods that do not tolerate it.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 pub(crate) enum Effect {
-    /// They do not come here.
+    /// They are not scheduled to the node.
     NoSchedule,
-    /// They rather go elsewhere.
+    /// They are scheduled to other nodes if possible.
     PreferNoSchedule,
-    /// They do not come, and do not stay.
+    /// They are not scheduled to the node, and are evicted from it.
     NoExecute,
-    /// Nothing anybody knows of.
+    /// An unknown effect, which is ignored.
     #[serde(other)]
     Unknown,
 }
 
-/// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Taint {
     pub(crate) key: Box<str>,
@@ -26,24 +25,23 @@ pub(crate) struct Taint {
 }
 
 impl Taint {
-    /// Whether it keeps pods away that do not tolerate it.
-    pub(crate) fn keeps_away(&self) -> bool {
+    /// True if pods that do not tolerate it are not scheduled to the node.
+    pub(crate) fn blocks_scheduling(&self) -> bool {
         matches!(self.effect, Effect::NoSchedule | Effect::NoExecute)
     }
 }
 
-/// How a toleration is compared with a taint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum Operator {
     #[default]
     Equal,
     Exists,
-    /// Comparison of numbers is behind a gate that is closed, so that it tolerates nothing.
+    /// Numeric comparison is behind a disabled feature gate, so that it tolerates nothing.
     #[serde(other)]
     Unknown,
 }
 
-/// What a pod puts up with.
+/// A toleration of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Toleration {
     /// Empty for every key.
@@ -70,11 +68,11 @@ impl Toleration {
     }
 }
 
-/// Whether a taint that keeps pods away is tolerated by none of these.
+/// True if a `NoSchedule` or `NoExecute` taint is not tolerated.
 pub(crate) fn has_untolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
     taints
         .iter()
-        .filter(|taint| taint.keeps_away())
+        .filter(|taint| taint.blocks_scheduling())
         .any(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)))
 }
 
@@ -85,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tolerations_go_by_key_value_and_effect() {
+    fn tolerations_match_by_key_value_and_effect() {
         let taint: Taint =
             serde_json::from_value(json!({"key": "dedicated", "value": "a", "effect": "NoSchedule"}))
                 .unwrap();
@@ -104,6 +102,6 @@ mod tests {
             assert_eq!(has_untolerated(std::slice::from_ref(&taint), &[parsed]), !expected);
         }
         let preferred = Taint { effect: Effect::PreferNoSchedule, ..taint };
-        assert!(!has_untolerated(&[preferred], &[]), "it keeps nobody away");
+        assert!(!has_untolerated(&[preferred], &[]), "PreferNoSchedule does not reject pods");
     }
 }

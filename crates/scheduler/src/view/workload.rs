@@ -1,4 +1,4 @@
-//! What pods belong to, and how many of them may be missing.
+//! Cached representations of namespaces, services, workload controllers and PodDisruptionBudgets.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::metadata::RawMetadata;
 use super::selector::{parsed, parsed_or_nothing};
 use coracle_runtime::informer::Labels;
 
-/// A namespace, whose labels selectors speak of.
+/// A Namespace with its labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawNamespace")]
 pub(crate) struct Namespace {
@@ -32,7 +32,7 @@ impl From<RawNamespace> for Namespace {
     }
 }
 
-/// Something whose selector is a plain set of labels: a Service, a ReplicationController.
+/// An object whose selector is a set of labels: a Service or a ReplicationController.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct BySet {
@@ -48,18 +48,18 @@ pub(crate) struct BySetSpec {
 }
 
 impl BySet {
-    /// Whether it selects a pod with these labels.
+    /// True if it selects a pod with these labels.
     pub(crate) fn selects(&self, labels: &Labels) -> bool {
         self.spec.selector.is_some() && self.labels().all(|(key, value)| labels.get(key) == Some(value))
     }
 
-    /// The labels it wants.
+    /// The labels it requires.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.spec.selector.iter().flatten().map(|(key, value)| (&**key, &**value))
     }
 }
 
-/// Something with a selector of the newer kind: a ReplicaSet, a StatefulSet.
+/// An object with a label selector: a ReplicaSet or a StatefulSet.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawBySelector")]
 pub(crate) struct BySelector {
@@ -86,20 +86,20 @@ impl From<RawBySelector> for BySelector {
     }
 }
 
-/// How many pods may be missing.
+/// A PodDisruptionBudget.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawBudget")]
 pub(crate) struct DisruptionBudget {
     pub(crate) metadata: Metadata,
     pub(crate) selector: Selector,
-    /// How many more may go.
+    /// `status.disruptionsAllowed`.
     pub(crate) allowed: i64,
-    /// Pods whose going has been counted already.
+    /// Pods whose disruption has been counted already.
     pub(crate) disrupted: Box<[Box<str>]>,
 }
 
 impl DisruptionBudget {
-    /// Whether it protects a pod. An empty selector protects none here.
+    /// True if it protects a pod. An empty selector protects none here.
     pub(crate) fn protects(&self, namespace: &str, labels: &Labels) -> bool {
         *self.metadata.namespace == *namespace
             && !self.selector.is_everything()

@@ -1,23 +1,23 @@
 //! No two services have the same address.
 
 use super::Rule;
-use crate::history::Moment;
+use crate::history::Change;
+use crate::scenario::NAMESPACE_PREFIX;
 use crate::state::{SERVICES, State, name, namespace, text};
-use crate::story::NAMESPACE_PREFIX;
 
 pub(super) struct Addresses {
     namespaces: Vec<String>,
 }
 
 impl Addresses {
-    pub(super) fn new(stories: u64) -> Self {
-        Self { namespaces: (0..stories).map(|number| format!("{NAMESPACE_PREFIX}{number}")).collect() }
+    pub(super) fn new(scenarios: u64) -> Self {
+        Self { namespaces: (0..scenarios).map(|number| format!("{NAMESPACE_PREFIX}{number}")).collect() }
     }
 }
 
 impl Rule for Addresses {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        let Some(service) = moment.now().filter(|_| moment.resource == SERVICES) else { return Ok(()) };
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let Some(service) = change.now().filter(|_| change.resource == SERVICES) else { return Ok(()) };
         let ip = text(service, "/spec/clusterIP");
         let own = (namespace(service), name(service));
         let mut others = self.namespaces.iter().flat_map(|namespace| state.list(SERVICES, namespace));

@@ -1,34 +1,36 @@
-//! A CronJob that forbids it never has two jobs that run at the same time.
+//! A CronJob with `concurrencyPolicy: Forbid` never has two running jobs.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Lately, Rule};
-use crate::history::Moment;
-use crate::state::{CRON_JOBS, JOBS, State, controller, has_condition, is_going, name, namespace, text, uid};
+use super::{Recent, Rule};
+use crate::history::Change;
+use crate::state::{
+    CRON_JOBS, JOBS, State, controller, has_condition, is_terminating, name, namespace, text, uid,
+};
 
 #[derive(Default)]
 pub(super) struct Concurrency {
-    /// Whether it is forbidden, by the identity of the CronJob.
-    is_forbidden: BTreeMap<String, Lately<bool>>,
+    /// True if concurrency is forbidden, by the UID of the CronJob.
+    is_forbidden: BTreeMap<String, Recent<bool>>,
 }
 
 impl Rule for Concurrency {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        if let Some(cron) = moment.now().filter(|_| moment.resource == CRON_JOBS) {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        if let Some(cron) = change.now().filter(|_| change.resource == CRON_JOBS) {
             let known = self.is_forbidden.entry(uid(cron).to_owned()).or_default();
-            known.note(moment.at, text(cron, "/spec/concurrencyPolicy") == "Forbid");
+            known.record(change.at, text(cron, "/spec/concurrencyPolicy") == "Forbid");
         }
-        let Some(job) = moment.made().filter(|_| moment.resource == JOBS) else { return Ok(()) };
+        let Some(job) = change.created().filter(|_| change.resource == JOBS) else { return Ok(()) };
         let Some(("CronJob", cron)) = controller(job) else { return Ok(()) };
         let known = self.is_forbidden.entry(cron.to_owned()).or_default();
-        if !known.values(moment.at).all(|forbidden| *forbidden) {
+        if !known.values(change.at).all(|forbidden| *forbidden) {
             return Ok(());
         }
         let runs = |job: &&Value| {
             controller(job).is_some_and(|(_, owner)| owner == cron)
-                && !is_going(job)
+                && !is_terminating(job)
                 && !["Complete", "Failed"].iter().any(|condition| has_condition(job, condition))
         };
         let running: Vec<_> = state.list(JOBS, namespace(job)).filter(runs).map(name).collect();

@@ -1,13 +1,13 @@
-//! No index of a job runs twice at the same time, none runs again that has succeeded, and what was counted stays.
+//! No index of a Job runs twice at the same time or again after success, and counters do not decrease.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::{Rule, active_of};
-use crate::history::Moment;
+use crate::history::Change;
 use crate::state::{
-    JOBS, PODS, State, controller, has_condition, is_going, name, namespace, number, shown, text,
+    JOBS, PODS, State, controller, format_pods, has_condition, is_terminating, name, namespace, number, text,
 };
 
 /// The annotation with the index of a pod.
@@ -15,30 +15,30 @@ const INDEX: &str = "/metadata/annotations/batch.kubernetes.io~1job-completion-i
 
 #[derive(Default)]
 pub(super) struct Indexes {
-    /// Of which job, by its identity, and which.
+    /// UID of the Job, and the index.
     succeeded: BTreeSet<(String, String)>,
 }
 
 impl Rule for Indexes {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        let (pod, index) = (&moment.object, text(&moment.object, INDEX));
-        let Some(("Job", job)) = controller(pod).filter(|_| moment.resource == PODS && !index.is_empty())
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let (pod, index) = (&change.object, text(&change.object, INDEX));
+        let Some(("Job", job)) = controller(pod).filter(|_| change.resource == PODS && !index.is_empty())
         else {
             return Ok(());
         };
         let key = (job.to_owned(), index.to_owned());
-        if moment.made().is_some() {
+        if change.created().is_some() {
             let running: Vec<_> =
                 active_of(state, namespace(pod), job).filter(|other| text(other, INDEX) == index).collect();
             if running.len() > 1 {
-                return Err(format!("{} runs index {index} twice: {}", namespace(pod), shown(running)));
+                return Err(format!("{} runs index {index} twice: {}", namespace(pod), format_pods(running)));
             }
             if self.succeeded.contains(&key) {
-                return Err(format!("{}/{} runs what has succeeded", namespace(pod), name(pod)));
+                return Err(format!("{}/{} runs an index that has succeeded", namespace(pod), name(pod)));
             }
         }
-        // One that is going has failed already as its job counts.
-        if text(pod, "/status/phase") == "Succeeded" && !is_going(pod) {
+        // A terminating pod counts as failed for its Job already.
+        if text(pod, "/status/phase") == "Succeeded" && !is_terminating(pod) {
             self.succeeded.insert(key);
         }
         Ok(())
@@ -48,9 +48,9 @@ impl Rule for Indexes {
 pub(super) struct Counts;
 
 impl Rule for Counts {
-    fn see(&mut self, moment: &Moment, _state: &State) -> Result<(), String> {
-        let (Some(old), Some(new)) = (moment.old.as_deref(), moment.now()) else { return Ok(()) };
-        if moment.resource != JOBS || old["metadata"]["uid"] != new["metadata"]["uid"] {
+    fn check(&mut self, change: &Change, _state: &State) -> Result<(), String> {
+        let (Some(old), Some(new)) = (change.old.as_deref(), change.now()) else { return Ok(()) };
+        if change.resource != JOBS || old["metadata"]["uid"] != new["metadata"]["uid"] {
             return Ok(());
         }
         let fewer = |count: &str| number(new, count) < number(old, count);
@@ -58,15 +58,15 @@ impl Rule for Counts {
         let completions = number(new, "/spec/completions");
         let too_many = number(new, "/status/succeeded") > completions;
         if fewer("/status/succeeded") || fewer("/status/failed") || too_many {
-            return wrong(new, "miscounts", old);
+            return violation(new, "has wrong counts", old);
         }
         if undone("Complete") || undone("Failed") {
-            return wrong(new, "had ended", old);
+            return violation(new, "is no longer finished", old);
         }
         Ok(())
     }
 }
 
-fn wrong(new: &Value, what: &str, old: &Value) -> Result<(), String> {
+fn violation(new: &Value, what: &str, old: &Value) -> Result<(), String> {
     Err(format!("{}/{} {what}: {} after {}", namespace(new), name(new), new["status"], old["status"]))
 }

@@ -1,7 +1,7 @@
-//! What must hold at all times. Each rule sees every change, in order, with what is there after it.
+//! Invariants. Each rule sees every change, in order, with the state after it.
 //!
-//! Controllers act on what they knew a moment ago. So a rule about what people want is kept if it was for any of
-//! what they wanted within the last [`MEMORY`].
+//! Controllers act on caches that lag. So a rule about desired state is satisfied if it was for any desired
+//! state within the last [`STALENESS_LIMIT`].
 
 mod address;
 mod budget;
@@ -21,33 +21,33 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::history::Moment;
-use crate::run::MAX_STORIES;
+use crate::history::Change;
+use crate::run::MAX_SCENARIOS;
 use crate::state::{PODS, State, controller, has_condition, is_active, is_ready, uid};
 
-/// For how long something may be acted on that has changed: longer than anything is away, and than a watch that was
-/// cut needs to come back after several failures.
-const MEMORY: Duration = Duration::from_secs(60);
+/// How long a controller may act on outdated state: longer than any component is away, and than a watch
+/// that was cut needs to recover after several failures.
+const STALENESS_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) trait Rule {
-    /// Looks at a change.
+    /// Checks a change.
     ///
     /// # Errors
-    /// What of the rule it has broken.
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String>;
+    /// The violation of the rule.
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String>;
 }
 
-/// All rules, for a run in which people deleted these.
+/// All rules, for a run in which users deleted these objects.
 pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
     vec![
-        Box::new(address::Addresses::new(MAX_STORIES)),
+        Box::new(address::Addresses::new(MAX_SCENARIOS)),
         Box::new(replica_set::Replicas::default()),
         Box::new(rollout::Rollout::new(deleted.clone())),
-        Box::new(stateful_set::Ordered::new(deleted.clone())),
+        Box::new(stateful_set::OrderedPods::new(deleted.clone())),
         Box::new(job::Indexes::default()),
         Box::new(job::Counts),
         Box::new(daemon_set::OnePerNode),
-        Box::new(namespace::Content),
+        Box::new(namespace::NamespaceContent),
         Box::new(node::Nodes),
         Box::new(quota::Quota),
         Box::new(cron_job::Concurrency::default()),
@@ -56,43 +56,43 @@ pub(crate) fn all(deleted: &BTreeSet<String>) -> Vec<Box<dyn Rule>> {
     ]
 }
 
-/// What held lately.
-struct Lately<T> {
-    /// Since when; each until the next.
+/// The values of a field within [`STALENESS_LIMIT`].
+struct Recent<T> {
+    /// With the time since when; each is valid until the next.
     known: VecDeque<(Duration, T)>,
 }
 
-impl<T> Default for Lately<T> {
+impl<T> Default for Recent<T> {
     fn default() -> Self {
         Self { known: VecDeque::new() }
     }
 }
 
-impl<T> Lately<T> {
-    fn note(&mut self, at: Duration, value: T) {
-        self.forget(at);
+impl<T> Recent<T> {
+    fn record(&mut self, at: Duration, value: T) {
+        self.prune(at);
         self.known.push_back((at, value));
     }
 
-    /// What held at any time within [`MEMORY`].
+    /// The values at any time within [`STALENESS_LIMIT`].
     fn values(&mut self, now: Duration) -> impl Iterator<Item = &T> {
-        self.forget(now);
+        self.prune(now);
         self.known.iter().map(|(_, value)| value)
     }
 
-    /// Forgets what another has replaced before [`MEMORY`].
-    fn forget(&mut self, now: Duration) {
-        while self.known.get(1).is_some_and(|(since, _)| *since + MEMORY < now) {
+    /// Drops values that were replaced before [`STALENESS_LIMIT`].
+    fn prune(&mut self, now: Duration) {
+        while self.known.get(1).is_some_and(|(since, _)| *since + STALENESS_LIMIT < now) {
             self.known.pop_front();
         }
     }
 }
 
-/// What was taken from a workload by others than its controller: by people, or by the node.
+/// Pods that were lost by other causes than their controller: users or nodes.
 #[derive(Default)]
 struct Losses {
     deleted: BTreeSet<String>,
-    /// By the controller of the pods, when.
+    /// Times of the losses, by the controller of the pods.
     lost: BTreeMap<String, Vec<Duration>>,
 }
 
@@ -101,29 +101,29 @@ impl Losses {
         Self { deleted, lost: BTreeMap::new() }
     }
 
-    /// Notes whether this is a loss. Whether it is.
-    fn see(&mut self, moment: &Moment) -> bool {
-        let Some(old) = moment.old.as_deref().filter(|_| moment.resource == PODS) else { return false };
+    /// Records the change if it is a loss. True if it is.
+    fn record(&mut self, change: &Change) -> bool {
+        let Some(old) = change.old.as_deref().filter(|_| change.resource == PODS) else { return false };
         let was_well = is_active(old) && is_ready(old);
-        let is_well = moment.now().is_some_and(|new| is_active(new) && is_ready(new));
-        let only_unready = moment.now().is_some_and(is_active);
-        let is_disrupted = has_condition(&moment.object, "DisruptionTarget");
+        let is_well = change.now().is_some_and(|new| is_active(new) && is_ready(new));
+        let only_unready = change.now().is_some_and(is_active);
+        let is_disrupted = has_condition(&change.object, "DisruptionTarget");
         let by_others = self.deleted.contains(uid(old)) || only_unready || is_disrupted;
         let is_loss = was_well && !is_well && by_others;
         if is_loss && let Some((_, owner)) = controller(old) {
-            self.lost.entry(owner.to_owned()).or_default().push(moment.at);
+            self.lost.entry(owner.to_owned()).or_default().push(change.at);
         }
         is_loss
     }
 
-    /// How many pods of a controller were lost within [`MEMORY`].
+    /// The number of pods a controller lost within [`STALENESS_LIMIT`].
     fn of(&self, owner: &str, now: Duration) -> u64 {
         let lost = self.lost.get(owner).into_iter().flatten();
-        lost.filter(|at| **at + MEMORY >= now).count() as u64
+        lost.filter(|at| **at + STALENESS_LIMIT >= now).count() as u64
     }
 }
 
-/// The pods of a controller that run or will.
+/// The active pods of a controller.
 fn active_of<'a>(state: &'a State, namespace: &str, owner: &'a str) -> impl Iterator<Item = &'a Value> {
     let of_it = move |pod: &&Value| controller(pod).is_some_and(|(_, uid)| uid == owner);
     state.list(PODS, namespace).filter(of_it).filter(|pod| is_active(pod))

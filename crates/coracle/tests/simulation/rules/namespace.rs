@@ -1,27 +1,27 @@
 //! Namespaces and their content.
 
 use super::Rule;
-use crate::history::Moment;
-use crate::state::{NAMESPACES, State, is_going, name, namespace};
-use crate::story::NAMESPACE_PREFIX;
+use crate::history::Change;
+use crate::scenario::NAMESPACE_PREFIX;
+use crate::state::{NAMESPACES, State, is_terminating, name, namespace};
 
-/// Nothing is created in a namespace that does not exist or is being deleted, and no namespace goes before its
-/// content.
-pub(super) struct Content;
+/// Nothing is created in a namespace that does not exist or is being deleted, and no namespace is deleted
+/// before its content.
+pub(super) struct NamespaceContent;
 
-impl Rule for Content {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        if let Some(made) = moment.made()
-            // The namespaces that every cluster begins with are not part of the history.
-            && namespace(made).starts_with(NAMESPACE_PREFIX)
-            && state.get(NAMESPACES, "", namespace(made)).is_none_or(is_going)
+impl Rule for NamespaceContent {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        if let Some(created) = change.created()
+            // Namespaces that every cluster has from the start are not part of the history.
+            && namespace(created).starts_with(NAMESPACE_PREFIX)
+            && state.get(NAMESPACES, "", namespace(created)).is_none_or(is_terminating)
         {
-            return Err(format!("{moment} was created although its namespace is going or gone"));
+            return Err(format!("{change} was created although its namespace is terminating or deleted"));
         }
-        if moment.resource == NAMESPACES && !moment.is_there {
-            let left = state.within(name(&moment.object));
+        if change.resource == NAMESPACES && !change.is_there {
+            let left = state.within(name(&change.object));
             if let Some((resource, object)) = left.first() {
-                return Err(format!("{moment} before {resource} {}", name(object)));
+                return Err(format!("{change} before {resource} {}", name(object)));
             }
         }
         Ok(())

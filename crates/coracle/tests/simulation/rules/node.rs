@@ -1,17 +1,18 @@
-//! No node is given up whose kubelet is there: it is never away for as long as that takes, whatever the clock says.
+//! No node with a running kubelet is marked unreachable: its kubelet is never away for long enough,
+//! whatever the clock says.
 
 use super::Rule;
-use crate::history::Moment;
+use crate::history::Change;
 use crate::state::{NODES, State, name};
 
 pub(super) struct Nodes;
 
 impl Rule for Nodes {
-    fn see(&mut self, moment: &Moment, _state: &State) -> Result<(), String> {
-        let Some(node) = moment.now().filter(|_| moment.resource == NODES) else { return Ok(()) };
+    fn check(&mut self, change: &Change, _state: &State) -> Result<(), String> {
+        let Some(node) = change.now().filter(|_| change.resource == NODES) else { return Ok(()) };
         let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        if conditions.any(|told| told["status"] == "Unknown") {
-            return Err(format!("nothing is known of {}: {}", name(node), node["status"]["conditions"]));
+        if conditions.any(|condition| condition["status"] == "Unknown") {
+            return Err(format!("{} is marked unknown: {}", name(node), node["status"]["conditions"]));
         }
         Ok(())
     }

@@ -1,29 +1,29 @@
-//! A ReplicaSet never has more pods than it wants.
+//! A ReplicaSet never has more pods than desired.
 
 use std::collections::BTreeMap;
 
-use super::{Lately, Rule, active_of};
-use crate::history::Moment;
-use crate::state::{PODS, REPLICA_SETS, State, controller, namespace, number, shown, uid};
+use super::{Recent, Rule, active_of};
+use crate::history::Change;
+use crate::state::{PODS, REPLICA_SETS, State, controller, format_pods, namespace, number, uid};
 
 #[derive(Default)]
 pub(super) struct Replicas {
-    /// By the identity of the set.
-    wanted: BTreeMap<String, Lately<u64>>,
+    /// By the UID of the set.
+    desired: BTreeMap<String, Recent<u64>>,
 }
 
 impl Rule for Replicas {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        if let Some(set) = moment.now().filter(|_| moment.resource == REPLICA_SETS) {
-            let known = self.wanted.entry(uid(set).to_owned()).or_default();
-            known.note(moment.at, number(set, "/spec/replicas"));
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        if let Some(set) = change.now().filter(|_| change.resource == REPLICA_SETS) {
+            let known = self.desired.entry(uid(set).to_owned()).or_default();
+            known.record(change.at, number(set, "/spec/replicas"));
         }
-        let Some(pod) = moment.made().filter(|_| moment.resource == PODS) else { return Ok(()) };
+        let Some(pod) = change.created().filter(|_| change.resource == PODS) else { return Ok(()) };
         let Some(("ReplicaSet", set)) = controller(pod) else { return Ok(()) };
-        let wanted = self.wanted.entry(set.to_owned()).or_default().values(moment.at).max().copied();
+        let desired = self.desired.entry(set.to_owned()).or_default().values(change.at).max().copied();
         let pods: Vec<_> = active_of(state, namespace(pod), set).collect();
-        if wanted.is_some_and(|wanted| pods.len() as u64 > wanted) {
-            return Err(format!("{} has more than {wanted:?} pods: {}", namespace(pod), shown(pods)));
+        if desired.is_some_and(|desired| pods.len() as u64 > desired) {
+            return Err(format!("{} has more than {desired:?} pods: {}", namespace(pod), format_pods(pods)));
         }
         Ok(())
     }

@@ -1,33 +1,34 @@
-//! A rollout never wants more pods than `maxSurge` allows, and takes none away that `maxUnavailable` keeps.
+//! A rollout never exceeds `maxSurge`, and never deletes ready pods below `maxUnavailable`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Lately, Losses, Rule, active_of};
-use crate::history::Moment;
+use super::{Losses, Recent, Rule, active_of};
+use crate::history::Change;
 use crate::state::{
-    DEPLOYMENTS, NAMESPACES, PODS, REPLICA_SETS, State, controller, is_active, is_going, is_ready, name,
-    namespace, number, shown, uid,
+    DEPLOYMENTS, NAMESPACES, PODS, REPLICA_SETS, State, controller, format_pods, is_active, is_ready,
+    is_terminating, name, namespace, number, uid,
 };
 
 pub(super) struct Rollout {
     losses: Losses,
-    /// By the identity of the deployment.
-    bounds: BTreeMap<String, Lately<Bounds>>,
-    /// Since when pods are ready, by their identity.
+    /// By the UID of the deployment.
+    bounds: BTreeMap<String, Recent<Bounds>>,
+    /// Start of readiness, by the UID of the pod.
     ready_since: BTreeMap<String, Duration>,
 }
 
-/// Who has been ready for no longer may be taken for one that is not, and goes first then: news take their time.
-const NEWS: Duration = Duration::from_secs(3);
+/// A pod that became ready less than 3 s ago may still appear unready to the controller, whose watch lags,
+/// and is then deleted first.
+const READY_LAG: Duration = Duration::from_secs(3);
 
-/// How many pods there may be, and how many there must be.
+/// Upper and lower bound on the number of pods.
 struct Bounds {
     replicas: u64,
-    most: u64,
-    least: u64,
+    upper: u64,
+    lower: u64,
 }
 
 impl Rollout {
@@ -37,20 +38,20 @@ impl Rollout {
 }
 
 impl Rule for Rollout {
-    fn see(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        let is_loss = self.losses.see(moment);
-        match moment.resource {
+    fn check(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let is_loss = self.losses.record(change);
+        match change.resource {
             DEPLOYMENTS => {
-                self.note(moment);
+                self.record_bounds(change);
                 Ok(())
             }
-            REPLICA_SETS => self.check_surge(moment, state),
+            REPLICA_SETS => self.check_surge(change, state),
             PODS => {
-                self.note_readiness(moment);
-                if is_loss || !self.takes_ready_pod(moment) {
+                self.record_readiness(change);
+                if is_loss || !self.takes_ready_pod(change) {
                     return Ok(());
                 }
-                self.check_availability(moment, state)
+                self.check_availability(change, state)
             }
             _ => Ok(()),
         }
@@ -58,73 +59,78 @@ impl Rule for Rollout {
 }
 
 impl Rollout {
-    /// ReplicaSets are counted by what they are told to have: those that are told to have fewer may be slow.
-    fn check_surge(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        let wanted = |set: &Value| number(set, "/spec/replicas");
-        let before = moment.old.as_deref().map_or(0, wanted);
-        let Some(set) = moment.now().filter(|set| wanted(set) > before) else { return Ok(()) };
+    /// ReplicaSets are counted by their desired replicas, because their pods may take a while to terminate.
+    fn check_surge(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let desired = |set: &Value| number(set, "/spec/replicas");
+        let before = change.old.as_deref().map_or(0, desired);
+        let Some(set) = change.now().filter(|set| desired(set) > before) else { return Ok(()) };
         let Some((deployment, sets)) = deployment_of(state, set) else { return Ok(()) };
-        let told: u64 = sets.iter().map(|set| wanted(set)).sum();
-        let most = self.lately(deployment, moment).map(|bounds| bounds.most).max();
-        if most.is_some_and(|most| told > most) {
-            return Err(format!("{} is to have {told} pods, and not {most:?}", place(deployment)));
+        let total: u64 = sets.iter().map(|set| desired(set)).sum();
+        let upper = self.recent(deployment, change).map(|bounds| bounds.upper).max();
+        if upper.is_some_and(|upper| total > upper) {
+            return Err(format!("{} has {total} desired pods, more than {upper:?}", place(deployment)));
         }
         Ok(())
     }
 
-    fn check_availability(&mut self, moment: &Moment, state: &State) -> Result<(), String> {
-        let sets = || state.list(REPLICA_SETS, namespace(&moment.object));
-        let Some((_, owner)) = controller(&moment.object) else { return Ok(()) };
-        let Some(set) = sets().find(|set| uid(set) == owner && !is_going(set)) else { return Ok(()) };
-        if state.get(NAMESPACES, "", namespace(set)).is_none_or(is_going) {
+    fn check_availability(&mut self, change: &Change, state: &State) -> Result<(), String> {
+        let sets = || state.list(REPLICA_SETS, namespace(&change.object));
+        let Some((_, owner)) = controller(&change.object) else { return Ok(()) };
+        let Some(set) = sets().find(|set| uid(set) == owner && !is_terminating(set)) else { return Ok(()) };
+        if state.get(NAMESPACES, "", namespace(set)).is_none_or(is_terminating) {
             return Ok(());
         }
         let Some((deployment, sets)) = deployment_of(state, set) else { return Ok(()) };
         let all = sets.iter().copied();
         let pods: Vec<_> = all.flat_map(|set| active_of(state, namespace(set), uid(set))).collect();
         let ready = pods.iter().filter(|pod| is_ready(pod)).count() as u64;
-        let lost: u64 = sets.iter().map(|set| self.losses.of(uid(set), moment.at)).sum();
-        let sizes: BTreeSet<_> = self.lately(deployment, moment).map(|bounds| bounds.replicas).collect();
+        let lost: u64 = sets.iter().map(|set| self.losses.of(uid(set), change.at)).sum();
+        let sizes: BTreeSet<_> = self.recent(deployment, change).map(|bounds| bounds.replicas).collect();
         if sizes.len() > 1 {
-            // All ReplicaSets get smaller in proportion, whether their pods are ready or not.
+            // All ReplicaSets shrink in proportion, whether their pods are ready or not.
             return Ok(());
         }
-        let least = self.lately(deployment, moment).map(|bounds| bounds.least).min();
-        if least.is_some_and(|least| ready + lost < least) {
-            return Err(format!("{} has fewer ready than {least:?}: {}", place(deployment), shown(pods)));
+        let lower = self.recent(deployment, change).map(|bounds| bounds.lower).min();
+        if lower.is_some_and(|lower| ready + lost < lower) {
+            return Err(format!(
+                "{} has fewer ready than {lower:?}: {}",
+                place(deployment),
+                format_pods(pods)
+            ));
         }
         Ok(())
     }
 
-    fn note_readiness(&mut self, moment: &Moment) {
-        let was_ready = moment.old.as_deref().is_some_and(is_ready);
-        if !was_ready && moment.now().is_some_and(is_ready) {
-            self.ready_since.insert(uid(&moment.object).to_owned(), moment.at);
+    fn record_readiness(&mut self, change: &Change) {
+        let was_ready = change.old.as_deref().is_some_and(is_ready);
+        if !was_ready && change.now().is_some_and(is_ready) {
+            self.ready_since.insert(uid(&change.object).to_owned(), change.at);
         }
     }
 
-    /// Whether the change took away a pod that was known to be of use, and nobody but its controller can have
-    /// wanted that.
-    fn takes_ready_pod(&self, moment: &Moment) -> bool {
-        let was_well = moment.old.as_deref().is_some_and(|old| is_active(old) && is_ready(old));
-        let is_known = self.ready_since.get(uid(&moment.object)).is_some_and(|at| *at + NEWS < moment.at);
-        was_well && is_known && moment.now().is_none_or(|new| !is_active(new))
+    /// True if the change took away a pod that was known to be ready, and only its controller can have
+    /// caused that.
+    fn takes_ready_pod(&self, change: &Change) -> bool {
+        let was_well = change.old.as_deref().is_some_and(|old| is_active(old) && is_ready(old));
+        let is_known =
+            self.ready_since.get(uid(&change.object)).is_some_and(|at| *at + READY_LAG < change.at);
+        was_well && is_known && change.now().is_none_or(|new| !is_active(new))
     }
 
-    fn lately(&mut self, deployment: &Value, moment: &Moment) -> impl Iterator<Item = &Bounds> {
-        self.bounds.entry(uid(deployment).to_owned()).or_default().values(moment.at)
+    fn recent(&mut self, deployment: &Value, change: &Change) -> impl Iterator<Item = &Bounds> {
+        self.bounds.entry(uid(deployment).to_owned()).or_default().values(change.at)
     }
 
-    fn note(&mut self, moment: &Moment) {
-        let Some(deployment) = moment.now() else { return };
+    fn record_bounds(&mut self, change: &Change) {
+        let Some(deployment) = change.now() else { return };
         let known = self.bounds.entry(uid(deployment).to_owned()).or_default();
         let replicas = number(deployment, "/spec/replicas");
         let (surge, unavailable) = match deployment.pointer("/spec/strategy/rollingUpdate") {
             Some(update) => (number(update, "/maxSurge"), number(update, "/maxUnavailable")),
             None => (0, replicas),
         };
-        let least = if is_going(deployment) { 0 } else { replicas.saturating_sub(unavailable) };
-        known.note(moment.at, Bounds { replicas, most: replicas + surge, least });
+        let lower = if is_terminating(deployment) { 0 } else { replicas.saturating_sub(unavailable) };
+        known.record(change.at, Bounds { replicas, upper: replicas + surge, lower });
     }
 }
 
@@ -132,7 +138,7 @@ fn place(deployment: &Value) -> String {
     format!("{}/{}", namespace(deployment), name(deployment))
 }
 
-/// The deployment of a ReplicaSet, and all it has.
+/// The deployment of a ReplicaSet, and all of its ReplicaSets.
 fn deployment_of<'a>(state: &'a State, set: &Value) -> Option<(&'a Value, Vec<&'a Value>)> {
     let (_, owner) = controller(set)?;
     let mut deployments = state.list(DEPLOYMENTS, namespace(set));

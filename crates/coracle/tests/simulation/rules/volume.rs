@@ -1,23 +1,23 @@
-//! A claim that has a volume keeps it, and no volume has two claims.
+//! A bound claim keeps its volume, and no volume has two claims.
 
 use super::Rule;
-use crate::history::Moment;
+use crate::history::Change;
 use crate::state::{CLAIMS, State, VOLUMES, name, namespace, text};
 
 pub(super) struct Volumes;
 
 impl Rule for Volumes {
-    fn see(&mut self, moment: &Moment, _state: &State) -> Result<(), String> {
-        let place = match moment.resource {
+    fn check(&mut self, change: &Change, _state: &State) -> Result<(), String> {
+        let place = match change.resource {
             CLAIMS => "/spec/volumeName",
             VOLUMES => "/spec/claimRef/uid",
             _ => return Ok(()),
         };
-        let (Some(old), Some(new)) = (moment.old.as_deref(), moment.now()) else { return Ok(()) };
+        let (Some(old), Some(new)) = (change.old.as_deref(), change.now()) else { return Ok(()) };
         let (before, after) = (text(old, place), text(new, place));
         if before.is_empty() || before == after || old["metadata"]["uid"] != new["metadata"]["uid"] {
             return Ok(());
         }
-        Err(format!("{}/{} was bound to {before} and is to {after:?}", namespace(new), name(new)))
+        Err(format!("{}/{} was bound to {before} and is now bound to {after:?}", namespace(new), name(new)))
     }
 }

@@ -1,24 +1,24 @@
-//! What a request to the node's API is about, as permissions of the cluster speak of it.
+//! The permissions that a request to the kubelet's API requires.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// What somebody wants to do with a node.
+/// A permission on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Such as `get`; empty for methods that no verb stands for.
+    /// The verb, such as `get`; empty for methods without a verb.
     pub verb: &'static str,
-    /// The node.
+    /// The name of the node.
     pub node: String,
-    /// The part of it, such as `metrics`.
+    /// The subresource, such as `metrics`.
     pub subresource: &'static str,
 }
 
-/// Paths that have a part of their own, but may also be used by whoever may use everything.
+/// Paths with a subresource of their own, for which `nodes/proxy` is sufficient as well.
 const FINE_GRAINED: &[(&str, &str)] =
     &[("/pods", "pods"), ("/healthz", "healthz"), ("/configz", "configz"), ("/runningpods", "pods")];
 
-/// Paths that have a part of their own, which everything does not include.
+/// Paths with a subresource of their own that `nodes/proxy` does not include.
 const SEPARATE: &[(&str, &str)] = &[
     ("/stats", "stats"),
     ("/metrics", "metrics"),
@@ -28,11 +28,11 @@ const SEPARATE: &[(&str, &str)] = &[
     ("/flagz", "configz"),
 ];
 
-/// The part that stands for everything else.
+/// The subresource of all other paths.
 const PROXY: &str = "proxy";
 
 impl Access {
-    /// What a request asks for; it may be made by whoever may do one of these.
+    /// The permissions of which one is required for a request.
     pub(super) fn all_of(node: &str, method: &Method, path: &str) -> Vec<Self> {
         let verb = match *method {
             Method::POST => "create",
@@ -42,8 +42,8 @@ impl Access {
             Method::DELETE => "delete",
             _ => "",
         };
-        let fine_grained = part(FINE_GRAINED, path);
-        let other = part(SEPARATE, path).unwrap_or(PROXY);
+        let fine_grained = subresource_of(FINE_GRAINED, path);
+        let other = subresource_of(SEPARATE, path).unwrap_or(PROXY);
         fine_grained
             .into_iter()
             .chain([other])
@@ -52,13 +52,13 @@ impl Access {
     }
 }
 
-fn part(table: &[(&str, &'static str)], path: &str) -> Option<&'static str> {
+fn subresource_of(table: &[(&str, &'static str)], path: &str) -> Option<&'static str> {
     let is_within =
         |outer: &str| path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    table.iter().find(|(outer, _)| is_within(outer)).map(|(_, part)| *part)
+    table.iter().find(|(outer, _)| is_within(outer)).map(|(_, subresource_of)| *subresource_of)
 }
 
-/// Whether a path means the same to everybody: no step up, nothing empty in between, nothing hidden.
+/// True if the path is unambiguous: no `..`, no empty segments, no encoded separators.
 pub(super) fn is_plain(path: &str) -> bool {
     let Some(inner) = path.strip_prefix('/') else { return false };
     let inner = inner.strip_suffix('/').unwrap_or(inner);
@@ -76,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_need_upstreams_permissions() {
-        for (path, parts) in [
+    fn paths_require_the_permissions_of_the_kubelet() {
+        for (path, subresources) in [
             ("/", &["proxy"][..]),
             ("/exec/n/p/c", &["proxy"]),
             ("/run/n/p/c", &["proxy"]),
@@ -101,13 +101,13 @@ mod tests {
         ] {
             let accesses = Access::all_of("a", &Method::GET, path);
             let found: Vec<&str> = accesses.iter().map(|access| access.subresource).collect();
-            assert_eq!(found, parts, "{path}");
+            assert_eq!(found, subresources, "{path}");
             assert!(accesses.iter().all(|access| access.node == "a" && access.verb == "get"));
         }
     }
 
     #[test]
-    fn methods_are_verbs() {
+    fn methods_map_to_verbs() {
         for (method, verb) in [
             (Method::POST, "create"),
             (Method::PUT, "update"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_may_mean_another_is_none() {
+    fn ambiguous_path_is_not_plain() {
         for path in ["/", "/pods", "/pods/", "/logs/a.log", "/exec/n/p/c", "/logs/a%20b"] {
             assert!(is_plain(path), "{path}");
         }

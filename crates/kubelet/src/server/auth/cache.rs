@@ -1,4 +1,4 @@
-//! Answers that are kept for a while, and never too many.
+//! A bounded cache with expiry.
 
 use std::collections::HashMap;
 use std::mem;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use coracle_base::{Clock, Timestamp};
 
-/// What an answer is found by: nobody can choose it, and it tells nothing of what was asked.
+/// Cache key: a keyed hash, so that clients cannot choose it and it does not reveal the request.
 pub(super) type Digest = [u8; 32];
 
-/// Answers by what was asked.
+/// Values by digest.
 pub(super) struct Cache<T> {
     clock: Clock,
-    /// Answers in one generation. There are two; when the younger is full, the older is forgotten.
+    /// Number of entries in one generation. There are two; when the younger is full, the older is dropped.
     generation: usize,
     generations: Mutex<Generations<T>>,
 }
@@ -24,13 +24,13 @@ struct Generations<T> {
 }
 
 impl<T: Clone> Cache<T> {
-    /// Keeps at most so many answers.
+    /// A cache with at most `limit` entries.
     pub(super) fn new(limit: usize, clock: Clock) -> Self {
         let generations = Generations { young: HashMap::new(), old: HashMap::new() };
         Self { clock, generation: limit.div_ceil(2), generations: Mutex::new(generations) }
     }
 
-    /// An answer that is not too old.
+    /// The value, unless it is missing or expired.
     pub(super) fn get(&self, digest: &Digest) -> Option<T> {
         let now = self.clock.now();
         let generations = self.lock();
@@ -38,7 +38,7 @@ impl<T: Clone> Cache<T> {
         found.filter(|(until, _)| now < *until).map(|(_, answer)| answer.clone())
     }
 
-    /// Keeps an answer for so long.
+    /// Caches a value for `time_to_live`.
     pub(super) fn put(&self, digest: Digest, answer: T, time_to_live: Duration) {
         let until = self.clock.now() + time_to_live;
         let mut generations = self.lock();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_grow_old() {
+    fn cached_value_expires() {
         let time = ManualClock::starting_at(Timestamp::from_millis(0));
         let cache = Cache::new(8, time.clock());
         cache.put(digest(1), true, Duration::from_secs(2));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_too_many() {
+    fn cache_is_bounded() {
         let cache = Cache::new(8, Clock::system());
         for number in 0..100 {
             cache.put(digest(number), number, Duration::from_secs(60));

@@ -1,9 +1,9 @@
-//! Who may use the node's API: its users are the cluster's, and what they may do the cluster decides.
+//! Authentication and authorization for the kubelet's HTTP API, delegated to the API server.
 //!
-//! A client shows a certificate of the cluster's authority, which whoever listens has verified, or a
-//! token, of which the API server is asked whose it is. Then the API server is asked whether that user
-//! may do with the node what the path says. Only [`HEALTHZ`] is for everyone. Answers are kept for a
-//! while, as long and in the same cases as upstream's kubelet does (`pkg/kubelet/server/auth.go`).
+//! A client authenticates with a certificate of the cluster's authority, which the listener has verified,
+//! or with a token, which is checked by a TokenReview. Then a SubjectAccessReview decides whether the user
+//! has the node permission that the path requires. Only [`HEALTHZ`] needs no authentication. Results are
+//! cached for as long and in the same cases as in the kubelet (`pkg/kubelet/server/auth.go`).
 
 mod access;
 mod cache;
@@ -30,18 +30,18 @@ use access::is_plain;
 use refusal::Refusal;
 use review::CachedReviewer;
 
-/// What everyone may ask: whether the node is well.
+/// The health endpoint, which needs no authentication.
 pub const HEALTHZ: &str = "/healthz";
 
-/// Who the client proved to be by its certificate, if it did. Whoever listens puts it into the extensions
-/// of each request.
+/// The user of the client's certificate, if there is one. The listener adds it to the extensions of each
+/// request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerUser(pub Option<Arc<User>>);
 
-/// The body of an answer: the service's own, or the words of a refusal.
+/// Body of a response: the inner service's, or the text of a rejection.
 pub type AuthBody<B> = Either<B, Full<Bytes>>;
 
-/// Lets only those through to the node's API who may use it.
+/// Layer that authenticates and authorizes requests to the kubelet's API.
 pub struct AuthLayer<R> {
     guard: Arc<Guard<R>>,
 }
@@ -53,7 +53,7 @@ impl<R> Clone for AuthLayer<R> {
 }
 
 impl<R: Reviewer> AuthLayer<R> {
-    /// For the node of this name, by what the reviewer says.
+    /// For the node of this name, with the decisions of `reviewer`.
     pub fn new(node: impl Into<String>, reviewer: R, clock: Clock) -> Self {
         let guard = Guard { node: node.into(), reviewer: CachedReviewer::new(reviewer, clock) };
         Self { guard: Arc::new(guard) }
@@ -68,7 +68,7 @@ impl<R, S> Layer<S> for AuthLayer<R> {
     }
 }
 
-/// A service that only those reach who may.
+/// Service that passes only authorized requests to the inner service.
 pub struct Auth<R, S> {
     guard: Arc<Guard<R>>,
     service: S,
@@ -97,7 +97,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let guard = self.guard.clone();
-        // The one that is ready is used, and its copy is asked next time.
+        // The ready service is used for this request; its clone becomes ready for the next one.
         let next = self.service.clone();
         let mut service = std::mem::replace(&mut self.service, next);
         Box::pin(async move {
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// Decides who gets through.
+/// Authenticates and authorizes requests.
 struct Guard<R> {
     node: String,
     reviewer: CachedReviewer<R>,
@@ -122,13 +122,13 @@ impl<R: Reviewer> Guard<R> {
         if path == HEALTHZ {
             return Ok(());
         }
-        // What means another path to somebody else must not be judged by this one.
+        // A path that other components may normalize differently is not authorized.
         if !is_plain(path) {
             return Err(Refusal::DubiousPath);
         }
         let user = self.authenticate(request).await?;
         self.authorize(&user, request).await?;
-        // What proved who it is is nobody's business from here on.
+        // The credential is not passed to the inner service.
         request.headers.remove(header::AUTHORIZATION);
         Ok(())
     }
@@ -155,7 +155,7 @@ impl<R: Reviewer> Guard<R> {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::error!(%error, user = user.name, "cannot find out whether a request may be made");
+                    tracing::error!(%error, user = user.name, "cannot authorize a request");
                     return Err(Refusal::undecided(user, access));
                 }
             }

@@ -1,4 +1,4 @@
-//! Why a request does not get through, in upstream's words.
+//! Responses to rejected requests, in the kubelet's words.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -7,16 +7,16 @@ use http_body_util::Full;
 use super::access::Access;
 use super::review::User;
 
-/// Why a request does not get through.
+/// Why a request is rejected.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// Nobody knows who asks.
+    /// Authentication failed.
     Unauthorized,
-    /// The path may mean different things.
+    /// The path is ambiguous.
     DubiousPath,
-    /// Who asks may not do that.
+    /// The user lacks the permission.
     Forbidden(String),
-    /// Nobody knows whether who asks may do that.
+    /// The authorization review failed.
     Undecided(String),
 }
 

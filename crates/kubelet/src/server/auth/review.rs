@@ -1,4 +1,4 @@
-//! Asking the API server who somebody is, and what they may do; and what it said lately.
+//! Token and access reviews by the API server, and the cache of their results.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,50 +17,50 @@ use tokio::sync::Semaphore;
 use super::access::Access;
 use super::cache::{Cache, Digest};
 
-/// How long answers count: upstream's defaults for the kubelet (`authentication.webhook.cacheTTL`,
+/// Cache durations: the kubelet's defaults (`authentication.webhook.cacheTTL`,
 /// `authorization.webhook.cacheAuthorizedTTL` and `cacheUnauthorizedTTL`).
 const TOKEN_TTL: Duration = Duration::from_secs(120);
 const ALLOWED_TTL: Duration = Duration::from_secs(300);
 const REFUSED_TTL: Duration = Duration::from_secs(30);
 
-/// Answers of each kind that are kept: upstream's limit for permissions.
-const MAX_ANSWERS: usize = 8192;
+/// Cached results of each type: the kubelet's limit for access reviews.
+const MAX_CACHED: usize = 8192;
 
-/// Questions under way at the same time. Strangers can make us ask, and must not make us flood the API
-/// server; further ones wait.
-const MAX_QUESTIONS: usize = 64;
+/// Number of concurrent reviews; further ones wait. Unauthenticated clients can cause reviews, and must not
+/// be able to flood the API server.
+const MAX_CONCURRENT_REVIEWS: usize = 64;
 
-/// How long a question may take with all its waiting.
+/// Time limit of a review, including the time it waits for others.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The group of everybody whose identity is known.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Somebody who uses the node's API.
+/// A user of the kubelet's API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// The name.
     pub name: String,
-    /// What tells apart users of the same name at different times; often empty.
+    /// Distinguishes users of the same name at different times; often empty.
     pub uid: String,
-    /// The groups the user is in.
+    /// The groups of the user.
     pub groups: Vec<String>,
-    /// Whatever else is known.
+    /// Further attributes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A question was not answered.
+/// Why a review failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReviewError {
-    /// The API server could not be asked.
-    #[error("the API server cannot be asked")]
+    /// The request to the API server failed.
+    #[error("the review request to the API server failed")]
     Request(#[source] Box<kube::Error>),
-    /// The API server could not find out.
-    #[error("the API server cannot tell: {0}")]
+    /// The API server could not evaluate the review.
+    #[error("the API server could not evaluate the review: {0}")]
     Evaluation(String),
-    /// It took too long.
-    #[error("the API server did not answer in time")]
+    /// The review timed out.
+    #[error("the review by the API server timed out")]
     Timeout,
 }
 
@@ -70,12 +70,12 @@ impl From<kube::Error> for ReviewError {
     }
 }
 
-/// Knows who somebody is and what they may do.
+/// Authenticates tokens and authorizes users.
 pub trait Reviewer: Send + Sync + 'static {
-    /// Whose token it is; nobody's if it is not valid here.
+    /// The user of a token; none if it is invalid.
     fn review_token(&self, token: &str) -> impl Future<Output = Result<Option<User>, ReviewError>> + Send;
 
-    /// Whether somebody may do something with a node.
+    /// True if a user has a permission on a node.
     fn review_access(
         &self,
         user: &User,
@@ -83,12 +83,12 @@ pub trait Reviewer: Send + Sync + 'static {
     ) -> impl Future<Output = Result<bool, ReviewError>> + Send;
 }
 
-/// The API server, by its reviews.
+/// Reviewer that uses the API server's TokenReview and SubjectAccessReview.
 #[derive(Clone)]
 pub struct ApiReviewer(Client);
 
 impl ApiReviewer {
-    /// Asks through this client, which is the node's own.
+    /// Sends reviews with this client, which has the node's credentials.
     pub fn new(client: Client) -> Self {
         Self(client)
     }
@@ -102,9 +102,9 @@ impl Reviewer for ApiReviewer {
         let status = answer.status.unwrap_or_default();
         match status.error.filter(|error| !error.is_empty()) {
             _ if status.authenticated == Some(true) => Ok(status.user.map(User::from)),
-            // Most tokens that are not valid come with a reason, too.
+            // Most invalid tokens come with an error as well.
             Some(error) => {
-                tracing::debug!(error, "a token was not accepted");
+                tracing::debug!(error, "token review rejected a token");
                 Ok(None)
             }
             None => Ok(None),
@@ -150,14 +150,14 @@ impl From<UserInfo> for User {
     }
 }
 
-/// What a reviewer said lately, and the reviewer.
+/// A reviewer with a cache.
 pub(super) struct CachedReviewer<R> {
     reviewer: R,
     tokens: Cache<Option<Arc<User>>>,
     accesses: Cache<bool>,
-    /// New with every process, so that nobody can prepare what collides.
+    /// Random per process, so that colliding inputs cannot be prepared.
     key: hmac::Key,
-    questions: Semaphore,
+    permits: Semaphore,
 }
 
 impl<R: Reviewer> CachedReviewer<R> {
@@ -166,32 +166,32 @@ impl<R: Reviewer> CachedReviewer<R> {
         let secret: [[u8; 8]; 4] = std::array::from_fn(|_| rng.u64().to_le_bytes());
         Self {
             reviewer,
-            tokens: Cache::new(MAX_ANSWERS, clock.clone()),
-            accesses: Cache::new(MAX_ANSWERS, clock),
+            tokens: Cache::new(MAX_CACHED, clock.clone()),
+            accesses: Cache::new(MAX_CACHED, clock),
             key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_flattened()),
-            questions: Semaphore::new(MAX_QUESTIONS),
+            permits: Semaphore::new(MAX_CONCURRENT_REVIEWS),
         }
     }
 
-    /// Whose token it is, if it is anybody's.
+    /// The user of a token; none if it is invalid.
     pub(super) async fn review_token(&self, token: &str) -> Result<Option<Arc<User>>, ReviewError> {
         let digest = self.digest(&[token.into()]);
-        if let Some(known) = self.tokens.get(&digest) {
-            return Ok(known);
+        if let Some(cached) = self.tokens.get(&digest) {
+            return Ok(cached);
         }
-        let user = self.ask(self.reviewer.review_token(token)).await?;
+        let user = self.limited(self.reviewer.review_token(token)).await?;
         let user = user.map(|user| Arc::new(authenticated(user)));
         self.tokens.put(digest, user.clone(), TOKEN_TTL);
         Ok(user)
     }
 
-    /// Whether somebody may do something with a node.
+    /// True if a user has a permission on a node.
     pub(super) async fn review_access(&self, user: &User, access: &Access) -> Result<bool, ReviewError> {
         let digest = self.digest_of_access(user, access);
-        if let Some(known) = self.accesses.get(&digest) {
-            return Ok(known);
+        if let Some(cached) = self.accesses.get(&digest) {
+            return Ok(cached);
         }
-        let allowed = self.ask(self.reviewer.review_access(user, access)).await?;
+        let allowed = self.limited(self.reviewer.review_access(user, access)).await?;
         self.accesses.put(digest, allowed, if allowed { ALLOWED_TTL } else { REFUSED_TTL });
         Ok(allowed)
     }
@@ -200,15 +200,18 @@ impl<R: Reviewer> CachedReviewer<R> {
         self.digest(&parts(user, access))
     }
 
-    async fn ask<T>(&self, question: impl Future<Output = Result<T, ReviewError>>) -> Result<T, ReviewError> {
-        let answered = async {
-            let _turn = self.questions.acquire().await.map_err(|_closed| ReviewError::Timeout)?;
-            question.await
+    async fn limited<T>(
+        &self,
+        review: impl Future<Output = Result<T, ReviewError>>,
+    ) -> Result<T, ReviewError> {
+        let result = async {
+            let _permit = self.permits.acquire().await.map_err(|_closed| ReviewError::Timeout)?;
+            review.await
         };
-        tokio::time::timeout(TIMEOUT, answered).await.map_err(|_late| ReviewError::Timeout)?
+        tokio::time::timeout(TIMEOUT, result).await.map_err(|_late| ReviewError::Timeout)?
     }
 
-    /// Each part with its length, so that no two lists of parts are the same.
+    /// Hashes each part with its length, so that different lists of parts have different input.
     fn digest(&self, parts: &[Cow<'_, str>]) -> Digest {
         let mut context = hmac::Context::with_key(&self.key);
         for part in parts {
@@ -221,7 +224,7 @@ impl<R: Reviewer> CachedReviewer<R> {
     }
 }
 
-/// All that an answer depends on, each list after its length.
+/// Everything a decision depends on, each list preceded by its length.
 fn parts<'a>(user: &'a User, access: &'a Access) -> Vec<Cow<'a, str>> {
     let mut parts: Vec<Cow<'a, str>> =
         [access.verb, &access.node, access.subresource, &user.name, &user.uid].map(Cow::from).to_vec();
@@ -237,7 +240,7 @@ fn parts<'a>(user: &'a User, access: &'a Access) -> Vec<Cow<'a, str>> {
     parts
 }
 
-/// Somebody whose identity has been proven, and who is in the group of all those.
+/// Adds the group of authenticated users.
 fn authenticated(mut user: User) -> User {
     if !user.groups.iter().any(|group| group == AUTHENTICATED) {
         user.groups.push(AUTHENTICATED.to_owned());

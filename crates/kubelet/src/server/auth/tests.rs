@@ -1,4 +1,4 @@
-//! The whole layer before a service that says who reached it, with a reviewer that remembers questions.
+//! The layer in front of a service that reports the token it sees, with a reviewer that records reviews.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use tower::{ServiceExt, service_fn};
 
 use super::*;
 
-/// Knows one token and what its owner may do, and what it was asked.
+/// Reviewer that accepts one token, grants a list of permissions, and counts reviews.
 #[derive(Clone, Default)]
-struct Fake(Arc<Mutex<Known>>);
+struct FakeReviewer(Arc<Mutex<ReviewerState>>);
 
 #[derive(Default)]
-struct Known {
+struct ReviewerState {
     allowed: Vec<(&'static str, &'static str)>,
     is_broken: bool,
-    tokens_asked: usize,
-    accesses_asked: Vec<String>,
+    token_reviews: usize,
+    access_reviews: Vec<String>,
 }
 
-impl Fake {
+impl FakeReviewer {
     fn allowing(allowed: &[(&'static str, &'static str)]) -> Self {
-        let known = Known { allowed: allowed.to_vec(), ..Known::default() };
-        Self(Arc::new(Mutex::new(known)))
+        let state = ReviewerState { allowed: allowed.to_vec(), ..ReviewerState::default() };
+        Self(Arc::new(Mutex::new(state)))
     }
 
-    fn known<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+    fn state<T>(&self, look: impl FnOnce(&mut ReviewerState) -> T) -> T {
         look(&mut self.0.lock().unwrap())
     }
 }
 
-impl Reviewer for Fake {
+impl Reviewer for FakeReviewer {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
-        self.known(|known| {
-            known.tokens_asked += 1;
-            if known.is_broken {
+        self.state(|state| {
+            state.token_reviews += 1;
+            if state.is_broken {
                 return Err(ReviewError::Timeout);
             }
             let user = User { name: "reader".into(), groups: vec!["g".into()], ..User::default() };
@@ -46,19 +46,19 @@ impl Reviewer for Fake {
     }
 
     async fn review_access(&self, user: &User, access: &Access) -> Result<bool, ReviewError> {
-        self.known(|known| {
+        self.state(|state| {
             let groups = user.groups.join(",");
             let Access { verb, node, subresource } = access;
-            known.accesses_asked.push(format!("{} {groups} {verb} {node}/{subresource}", user.name));
-            if known.is_broken {
+            state.access_reviews.push(format!("{} {groups} {verb} {node}/{subresource}", user.name));
+            if state.is_broken {
                 return Err(ReviewError::Timeout);
             }
-            Ok(known.allowed.contains(&(*verb, *subresource)))
+            Ok(state.allowed.contains(&(*verb, *subresource)))
         })
     }
 }
 
-/// A request with a token, or none if it is empty.
+/// A request with a token, or without one if it is empty.
 fn request(method: Method, path: &str, token: &str) -> Request<()> {
     let mut request = Request::builder().method(method).uri(path);
     if !token.is_empty() {
@@ -67,8 +67,8 @@ fn request(method: Method, path: &str, token: &str) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// The code and the text of the answer. The service tells whether it saw the token.
-async fn answer(layer: &AuthLayer<Fake>, request: Request<()>) -> (u16, String) {
+/// Status code and body. The service reports whether it sees the token.
+async fn answer(layer: &AuthLayer<FakeReviewer>, request: Request<()>) -> (u16, String) {
     let service = service_fn(async |request: Request<()>| {
         let text = if request.headers().contains_key(header::AUTHORIZATION) { "token seen" } else { "in" };
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(text)))
@@ -79,29 +79,29 @@ async fn answer(layer: &AuthLayer<Fake>, request: Request<()>) -> (u16, String) 
     (code, String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-fn layer(fake: &Fake) -> AuthLayer<Fake> {
+fn layer(fake: &FakeReviewer) -> AuthLayer<FakeReviewer> {
     AuthLayer::new("a", fake.clone(), Clock::system())
 }
 
-async fn get(layer: &AuthLayer<Fake>, path: &str, token: &str) -> (u16, String) {
+async fn get(layer: &AuthLayer<FakeReviewer>, path: &str, token: &str) -> (u16, String) {
     answer(layer, request(Method::GET, path, token)).await
 }
 
 #[tokio::test]
-async fn only_health_is_for_everyone() {
-    let fake = Fake::default();
+async fn only_healthz_needs_no_authentication() {
+    let fake = FakeReviewer::default();
     let layer = layer(&fake);
     assert_eq!(get(&layer, "/healthz", "").await, (200, "in".into()));
     for path in ["/", "/pods", "/metrics", "/exec/n/p/c", "/healthz/ping", "/healthz/", "/Healthz", "/x"] {
         assert_eq!(get(&layer, path, "").await, (401, "Unauthorized".into()), "{path}");
         assert_eq!(get(&layer, path, "forged").await, (401, "Unauthorized".into()), "{path}");
     }
-    assert!(fake.known(|known| known.accesses_asked.is_empty()));
+    assert!(fake.state(|state| state.access_reviews.is_empty()));
 }
 
 #[tokio::test]
-async fn a_token_gives_what_its_owner_may_do() {
-    let fake = Fake::allowing(&[("get", "metrics"), ("get", "pods")]);
+async fn token_has_the_permissions_of_its_user() {
+    let fake = FakeReviewer::allowing(&[("get", "metrics"), ("get", "pods")]);
     let layer = layer(&fake);
     assert_eq!(
         get(&layer, "/metrics/cadvisor", "valid").await,
@@ -114,13 +114,13 @@ async fn a_token_gives_what_its_owner_may_do() {
     let forbidden = "Forbidden (user=reader, verb=create, resource=nodes, subresource(s)=[proxy])\n";
     let run = request(Method::POST, "/run/n/p/c", "valid");
     assert_eq!(answer(&layer, run).await, (403, forbidden.into()));
-    let asked = fake.known(|known| known.accesses_asked.clone());
-    assert_eq!(asked[0], "reader g,system:authenticated get a/metrics");
+    let reviews = fake.state(|state| state.access_reviews.clone());
+    assert_eq!(reviews[0], "reader g,system:authenticated get a/metrics");
 }
 
 #[tokio::test]
-async fn who_may_use_everything_may_see_pods_but_not_metrics() {
-    let fake = Fake::allowing(&[("get", "proxy")]);
+async fn proxy_permission_includes_pods_but_not_metrics() {
+    let fake = FakeReviewer::allowing(&[("get", "proxy")]);
     let layer = layer(&fake);
     for (path, code) in [("/pods", 200), ("/exec/n/p/c", 200), ("/metrics", 403), ("/logs/", 403)] {
         assert_eq!(get(&layer, path, "valid").await.0, code, "{path}");
@@ -128,22 +128,22 @@ async fn who_may_use_everything_may_see_pods_but_not_metrics() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_enough_and_comes_first() {
-    let fake = Fake::allowing(&[("get", "stats")]);
+async fn client_certificate_precedes_the_token() {
+    let fake = FakeReviewer::allowing(&[("get", "stats")]);
     let layer = layer(&fake);
     let mut by_certificate = request(Method::GET, "/stats/summary", "forged");
     let user = User { name: "kube-apiserver-kubelet-client".into(), ..User::default() };
     by_certificate.extensions_mut().insert(PeerUser(Some(Arc::new(user))));
     assert_eq!(answer(&layer, by_certificate).await, (200, "in".into()));
-    assert_eq!(fake.known(|known| known.tokens_asked), 0);
-    let mut nobody = request(Method::GET, "/stats/summary", "");
-    nobody.extensions_mut().insert(PeerUser(None));
-    assert_eq!(answer(&layer, nobody).await.0, 401);
+    assert_eq!(fake.state(|state| state.token_reviews), 0);
+    let mut anonymous = request(Method::GET, "/stats/summary", "");
+    anonymous.extensions_mut().insert(PeerUser(None));
+    assert_eq!(answer(&layer, anonymous).await.0, 401);
 }
 
 #[tokio::test]
-async fn a_path_with_a_trick_leads_nowhere() {
-    let fake = Fake::allowing(&[("get", "pods"), ("get", "proxy")]);
+async fn ambiguous_path_is_rejected() {
+    let fake = FakeReviewer::allowing(&[("get", "pods"), ("get", "proxy")]);
     let layer = layer(&fake);
     for path in
         ["//healthz", "/healthz/../exec/n/p/c", "/pods/../exec/n/p/c", "/pods/%2e%2e/exec", "/pods%2fx"]
@@ -153,39 +153,39 @@ async fn a_path_with_a_trick_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_found_out_is_refused() {
-    let fake = Fake::allowing(&[("get", "metrics")]);
+async fn failed_review_rejects_the_request() {
+    let fake = FakeReviewer::allowing(&[("get", "metrics")]);
     let layer = layer(&fake);
-    fake.known(|known| known.is_broken = true);
+    fake.state(|state| state.is_broken = true);
     assert_eq!(get(&layer, "/metrics", "valid").await.0, 401);
-    fake.known(|known| known.is_broken = false);
-    assert_eq!(get(&layer, "/metrics", "valid").await.0, 200, "failures are not kept");
-    fake.known(|known| known.is_broken = true);
-    assert_eq!(get(&layer, "/metrics", "valid").await.0, 200, "answers are");
+    fake.state(|state| state.is_broken = false);
+    assert_eq!(get(&layer, "/metrics", "valid").await.0, 200, "failed reviews are not cached");
+    fake.state(|state| state.is_broken = true);
+    assert_eq!(get(&layer, "/metrics", "valid").await.0, 200, "successful reviews are cached");
     let text = "Authorization error (user=reader, verb=get, resource=nodes, subresource=stats)";
     assert_eq!(get(&layer, "/stats/x", "valid").await, (500, text.into()));
 }
 
 #[tokio::test]
-async fn answers_are_kept_as_long_as_upstream_keeps_them() {
-    let fake = Fake::allowing(&[("get", "metrics")]);
+async fn reviews_are_cached_as_long_as_in_the_kubelet() {
+    let fake = FakeReviewer::allowing(&[("get", "metrics")]);
     let time = ManualClock::starting_at(Timestamp::from_millis(0));
     let layer = AuthLayer::new("a", fake.clone(), time.clock());
-    let asked = || fake.known(|known| (known.tokens_asked, known.accesses_asked.len()));
+    let reviews = || fake.state(|state| (state.token_reviews, state.access_reviews.len()));
     let ask = async |path: &str| get(&layer, path, "valid").await.0;
     assert_eq!((ask("/metrics").await, ask("/stats").await), (200, 403));
-    assert_eq!((ask("/metrics").await, ask("/stats").await, asked()), (200, 403, (1, 2)));
+    assert_eq!((ask("/metrics").await, ask("/stats").await, reviews()), (200, 403, (1, 2)));
     time.advance(Duration::from_secs(30));
-    assert_eq!((ask("/metrics").await, ask("/stats").await, asked()), (200, 403, (1, 3)));
+    assert_eq!((ask("/metrics").await, ask("/stats").await, reviews()), (200, 403, (1, 3)));
     time.advance(Duration::from_secs(90));
-    assert_eq!((ask("/metrics").await, asked()), (200, (2, 3)));
+    assert_eq!((ask("/metrics").await, reviews()), (200, (2, 3)));
     time.advance(Duration::from_secs(180));
-    assert_eq!((ask("/metrics").await, asked()), (200, (3, 4)));
+    assert_eq!((ask("/metrics").await, reviews()), (200, (3, 4)));
 }
 
 #[test]
-fn users_that_differ_are_never_taken_for_each_other() {
-    let reviewer = review::CachedReviewer::new(Fake::default(), Clock::system());
+fn different_users_have_different_digests() {
+    let reviewer = review::CachedReviewer::new(FakeReviewer::default(), Clock::system());
     let user = |name: &str, groups: &[&str], extra: &[(&str, &[&str])]| {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let extra = extra.iter().map(|(key, values)| ((*key).to_owned(), texts(values))).collect();

@@ -1,4 +1,4 @@
-//! Making room for a pod by letting less important ones go.
+//! DefaultPreemption: evicts pods of lower priority to make room for a pod.
 
 mod candidate;
 #[cfg(test)]
@@ -14,8 +14,8 @@ use crate::view::Pod;
 
 use candidate::Candidate;
 
-/// Of a hundred nodes that come into question so many are looked at, and at least so many: the defaults of
-/// upstream's `DefaultPreemptionArgs`.
+/// Share of the resolvable nodes to examine as candidates, and its lower bound: the defaults of
+/// kube-scheduler's `DefaultPreemptionArgs`.
 const MIN_CANDIDATE_PERCENTAGE: usize = 10;
 const MIN_CANDIDATES: usize = 100;
 
@@ -36,13 +36,13 @@ impl Plugin for DefaultPreemption {
 }
 
 fn preempt(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> PostFilter {
-    let told =
+    let result =
         |message: &str| PostFilter { message: format!("preemption: {message}"), ..PostFilter::default() };
     if !attempt.pod.may_preempt {
-        return told(NEVER);
+        return result(NEVER);
     }
-    if !diagnosis.nominated_is_unresolvable && is_room_being_made(attempt) {
-        return told(WAITING);
+    if !diagnosis.nominated_is_unresolvable && has_terminating_victims(attempt) {
+        return result(WAITING);
     }
     let (candidates, reasons, refused) = candidates(attempt, diagnosis);
     match candidate::best(candidates) {
@@ -55,35 +55,35 @@ fn preempt(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> PostFilter {
                 reasons.count(NOT_HELPFUL, diagnosis.nodes - refused);
             }
             let message = format!("0/{} nodes are available: {reasons}.", diagnosis.nodes);
-            PostFilter { nomination: Nomination::Clear, ..told(&message) }
+            PostFilter { nomination: Nomination::Clear, ..result(&message) }
         }
     }
 }
 
-/// Whether somebody less important is going from the node the pod was promised.
-fn is_room_being_made(attempt: &Attempt<'_>) -> bool {
-    let Attempt { world, pod, .. } = attempt;
-    let promised = world.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
+/// True if pods of lower priority are terminating on the nominated node.
+fn has_terminating_victims(attempt: &Attempt<'_>) -> bool {
+    let Attempt { state, pod, .. } = attempt;
+    let nominated_node = state.nominated.node_of(&pod.metadata.uid).unwrap_or(&pod.nominated_node);
     let going = |other: &Pod| other.priority < pod.priority && other.is_terminating() && other.is_preempted;
-    world.cache.find(promised).is_some_and(|info| info.pods.iter().any(|other| going(other)))
+    state.cache.find(nominated_node).is_some_and(|info| info.pods.iter().any(|other| going(other)))
 }
 
-/// Nodes on which room can be made, and why it cannot on the others that were looked at.
+/// Nodes on which preemption helps, and the reasons for the others that were examined, with their number.
 fn candidates(attempt: &mut Attempt<'_>, diagnosis: &Diagnosis) -> (Vec<Candidate>, Histogram, usize) {
     let nodes = &diagnosis.resolvable;
     let wanted = (nodes.len() * MIN_CANDIDATE_PERCENTAGE / 100).max(MIN_CANDIDATES).min(nodes.len());
     let offset = usize::try_from(attempt.rng.below(nodes.len() as u64)).unwrap_or(0);
-    let budgets: Vec<_> = attempt.world.workloads.budgets.values().map(|budget| &**budget).collect();
+    let budgets: Vec<_> = attempt.state.workloads.budgets.values().map(|budget| &**budget).collect();
     let (mut found, mut reasons, mut refused) = (Vec::new(), Histogram::default(), 0);
-    let mut harmless = 0;
-    for turn in 0..nodes.len() {
-        if harmless > 0 && found.len() >= wanted {
+    let mut without_violations = 0;
+    for step in 0..nodes.len() {
+        if without_violations > 0 && found.len() >= wanted {
             break;
         }
-        let info = attempt.world.cache.info(nodes[(offset + turn) % nodes.len()]);
+        let info = attempt.state.cache.info(nodes[(offset + step) % nodes.len()]);
         match victims::select(attempt, info, &budgets) {
             Ok(candidate) => {
-                harmless += usize::from(candidate.violations == 0);
+                without_violations += usize::from(candidate.violations == 0);
                 found.push(candidate);
             }
             Err(rejection) => {

@@ -1,15 +1,15 @@
-//! Who goes for whom.
+//! Selection of victims and candidate nodes.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::cluster_state::ClusterState;
 use crate::cycle::{Outcome, Trace, schedule};
-use crate::fixture::{merged, node, placed, pod, profile, turns, wanting, world};
+use crate::fixture::{cluster_state, cycle_state, merged, node, placed, pod, profile, wanting};
 use crate::framework::{Nomination, PostFilter};
 use crate::view::Pod;
 use crate::view::workload::DisruptionBudget;
-use crate::world::World;
 
 fn running(name: &str, on: &str, cpu: &str, priority: i32, more: Value) -> Arc<Pod> {
     let spec = json!({"spec": merged(wanting(cpu), json!({"priority": priority})),
@@ -21,47 +21,47 @@ fn important(cpu: &str) -> Arc<Pod> {
     pod("important", json!({"spec": merged(wanting(cpu), json!({"priority": 100}))}))
 }
 
-fn preempt(world: &mut World, pod: &Arc<Pod>) -> (PostFilter, String) {
-    match schedule(&profile(), world, pod, &mut turns(), &mut Trace::default()) {
-        Outcome::Refused(diagnosis, made_room) => (made_room, diagnosis.to_string()),
+fn preempt(state: &mut ClusterState, pod: &Arc<Pod>) -> (PostFilter, String) {
+    match schedule(&profile(), state, pod, &mut cycle_state(), &mut Trace::default()) {
+        Outcome::Refused(diagnosis, result) => (result, diagnosis.to_string()),
         other => panic!("{other:?}"),
     }
 }
 
-fn names(made_room: &PostFilter) -> Vec<&str> {
-    made_room.victims.iter().map(|victim| &*victim.metadata.name).collect()
+fn names(result: &PostFilter) -> Vec<&str> {
+    result.victims.iter().map(|victim| &*victim.metadata.name).collect()
 }
 
 #[test]
-fn as_few_as_possible_go_and_the_least_important() {
+fn fewest_victims_of_lowest_priority_are_selected() {
     let pods = [
         running("low", "n1", "2", 1, json!({})),
         running("mid", "n1", "1", 5, json!({})),
         running("high", "n1", "1", 200, json!({})),
     ];
-    let mut world = world(&[node("n1", json!({}))], &pods);
-    let (made_room, _) = preempt(&mut world, &important("2"));
-    assert_eq!(names(&made_room), ["low"]);
-    assert_eq!(made_room.nomination, Nomination::Node("n1".into()));
-    let (made_room, _) = preempt(&mut world, &important("3"));
-    assert_eq!(names(&made_room), ["mid", "low"]);
-    let (made_room, told) = preempt(&mut world, &important("4"));
-    assert!(made_room.victims.is_empty() && made_room.nomination == Nomination::Clear);
+    let mut state = cluster_state(&[node("n1", json!({}))], &pods);
+    let (result, _) = preempt(&mut state, &important("2"));
+    assert_eq!(names(&result), ["low"]);
+    assert_eq!(result.nomination, Nomination::Node("n1".into()));
+    let (result, _) = preempt(&mut state, &important("3"));
+    assert_eq!(names(&result), ["mid", "low"]);
+    let (result, diagnosis) = preempt(&mut state, &important("4"));
+    assert!(result.victims.is_empty() && result.nomination == Nomination::Clear);
     assert_eq!(
-        told,
+        diagnosis,
         "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu."
     );
 }
 
 #[test]
-fn who_has_nobody_below_makes_nobody_go() {
-    let mut world = world(
+fn pod_without_lower_priority_pods_preempts_nothing() {
+    let mut state = cluster_state(
         &[node("n1", json!({})), node("n2", json!({"spec": {"unschedulable": true}}))],
         &[running("equal", "n1", "4", 100, json!({}))],
     );
-    let (_, told) = preempt(&mut world, &important("1"));
+    let (_, diagnosis) = preempt(&mut state, &important("1"));
     assert_eq!(
-        told,
+        diagnosis,
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. preemption: 0/2 nodes are \
          available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
     );
@@ -69,20 +69,20 @@ fn who_has_nobody_below_makes_nobody_go() {
         "p",
         json!({"spec": merged(wanting("1"), json!({"priority": 100, "preemptionPolicy": "Never"}))}),
     );
-    let (made_room, told) = preempt(&mut world, &never);
-    assert!(told.ends_with(" preemption: not eligible due to preemptionPolicy=Never."));
-    assert_eq!(made_room.nomination, Nomination::Keep);
+    let (result, diagnosis) = preempt(&mut state, &never);
+    assert!(diagnosis.ends_with(" preemption: not eligible due to preemptionPolicy=Never."));
+    assert_eq!(result.nomination, Nomination::Keep);
 }
 
 #[test]
-fn the_node_with_the_least_harm_is_chosen() {
+fn candidate_with_the_least_disruption_is_chosen() {
     let (n1, n2) = (node("n1", json!({})), node("n2", json!({})));
-    let began = |time: &str| json!({"status": {"startTime": time}});
+    let started_at = |time: &str| json!({"status": {"startTime": time}});
     let plain = || json!({});
     for (pods, expected) in [
-        // The highest victim is lower.
+        // Its highest victim priority is lower.
         (vec![running("a", "n1", "4", 5, plain()), running("b", "n2", "4", 1, plain())], "n2"),
-        // The sum is lower.
+        // Its sum of priorities is lower.
         (
             vec![
                 running("a", "n1", "2", 5, plain()),
@@ -92,7 +92,7 @@ fn the_node_with_the_least_harm_is_chosen() {
             ],
             "n2",
         ),
-        // Fewer go.
+        // It has fewer victims.
         (
             vec![
                 running("a", "n1", "2", 5, plain()),
@@ -101,77 +101,77 @@ fn the_node_with_the_least_harm_is_chosen() {
             ],
             "n2",
         ),
-        // They began later.
+        // Its victims started later.
         (
             vec![
-                running("a", "n1", "4", 5, began("2026-01-01T00:00:00Z")),
-                running("b", "n2", "4", 5, began("2026-01-02T00:00:00Z")),
+                running("a", "n1", "4", 5, started_at("2026-01-01T00:00:00Z")),
+                running("b", "n2", "4", 5, started_at("2026-01-02T00:00:00Z")),
             ],
             "n2",
         ),
     ] {
-        let mut world = world(&[Arc::clone(&n1), Arc::clone(&n2)], &pods);
-        let (made_room, _) = preempt(&mut world, &important("4"));
-        assert_eq!(made_room.nomination, Nomination::Node(expected.into()), "{:?}", names(&made_room));
+        let mut state = cluster_state(&[Arc::clone(&n1), Arc::clone(&n2)], &pods);
+        let (result, _) = preempt(&mut state, &important("4"));
+        assert_eq!(result.nomination, Nomination::Node(expected.into()), "{:?}", names(&result));
     }
 }
 
 #[test]
-fn the_protected_go_last() {
+fn protected_pods_are_evicted_last() {
     let labelled = json!({"metadata": {"labels": {"app": "db"}}});
     let budget: DisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "b", "namespace": "ns"}, "spec": {"selector": {"matchLabels": {"app": "db"}}},
         "status": {"disruptionsAllowed": 0}}))
     .unwrap();
-    let protected = |mut world: World| {
-        world.workloads.budgets.insert(("ns".into(), "b".into()), Arc::new(budget.clone()));
-        world
+    let protected = |mut state: ClusterState| {
+        state.workloads.budgets.insert(("ns".into(), "b".into()), Arc::new(budget.clone()));
+        state
     };
-    // Of two on one node the one without protection goes, though it is more important.
+    // On one node, the pod without a budget is evicted although its priority is higher.
     let pods = [running("db", "n1", "2", 1, labelled.clone()), running("web", "n1", "2", 5, json!({}))];
-    let mut one = protected(world(&[node("n1", json!({}))], &pods));
+    let mut one = protected(cluster_state(&[node("n1", json!({}))], &pods));
     assert_eq!(names(&preempt(&mut one, &important("2")).0), ["web"]);
-    // Of two nodes the one without protection is chosen.
+    // Of two nodes, the one without a budget violation is chosen.
     let pods = [running("db", "n1", "4", 1, labelled), running("web", "n2", "4", 5, json!({}))];
-    let mut two = protected(world(&[node("n1", json!({})), node("n2", json!({}))], &pods));
+    let mut two = protected(cluster_state(&[node("n1", json!({})), node("n2", json!({}))], &pods));
     assert_eq!(names(&preempt(&mut two, &important("2")).0), ["web"]);
 }
 
 #[test]
-fn who_waits_for_victims_makes_no_more_of_them() {
+fn pod_with_terminating_victims_preempts_no_more() {
     let going = json!({
         "metadata": {"deletionTimestamp": "2026-01-01T00:00:30Z"},
         "status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}});
-    let mut world = world(
+    let mut state = cluster_state(
         &[node("n1", json!({}))],
         &[running("going", "n1", "2", 1, going), running("staying", "n1", "2", 1, json!({}))],
     );
     let waiting = important("2");
-    world.nominated.set(&waiting, "n1");
-    let (made_room, told) = preempt(&mut world, &waiting);
-    assert!(made_room.victims.is_empty());
+    state.nominated.set(&waiting, "n1");
+    let (result, diagnosis) = preempt(&mut state, &waiting);
+    assert!(result.victims.is_empty());
     assert!(
-        told.ends_with("preemption: not eligible due to a terminating pod on the nominated node."),
-        "{told}"
+        diagnosis.ends_with("preemption: not eligible due to a terminating pod on the nominated node."),
+        "{diagnosis}"
     );
 }
 
 #[test]
-fn what_pods_say_of_each_other_is_tried_out_too() {
-    // The pod cannot bear the one that is there.
+fn preemption_simulates_affinity_and_spread() {
+    // The pod has required anti-affinity with an existing one.
     let web = running("web", "n1", "1", 1, json!({"metadata": {"labels": {"app": "web"}}}));
     let away = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]}});
-    let mut world = world(&[node("n1", json!({}))], &[web, running("free", "n1", "1", 1, json!({}))]);
+    let mut state = cluster_state(&[node("n1", json!({}))], &[web, running("free", "n1", "1", 1, json!({}))]);
     let shy = pod("shy", json!({"spec": merged(wanting("1"), json!({"priority": 9, "affinity": away}))}));
-    assert_eq!(names(&preempt(&mut world, &shy).0), ["web"]);
+    assert_eq!(names(&preempt(&mut state, &shy).0), ["web"]);
     let uneven = json!({"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}}});
-    world.cache.set_node(&node("n2", json!({"spec": {"unschedulable": true}})));
+    state.cache.set_node(&node("n2", json!({"spec": {"unschedulable": true}})));
     let even = pod(
         "even",
         json!({"metadata": {"labels": {"app": "web"}},
         "spec": merged(wanting("1"), json!({"priority": 9, "topologySpreadConstraints": [uneven]}))}),
     );
-    assert_eq!(names(&preempt(&mut world, &even).0), ["web"]);
+    assert_eq!(names(&preempt(&mut state, &even).0), ["web"]);
 }

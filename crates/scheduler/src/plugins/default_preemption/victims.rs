@@ -1,18 +1,18 @@
-//! Who has to go from a node so that a pod fits there: as few as possible, and the least important ones.
+//! Selection of the victims on one node: as few as possible, and of the lowest priority.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::candidate::{Candidate, began};
+use super::candidate::{Candidate, started_at};
 use crate::cache::NodeInfo;
 use crate::cycle::{Active, Attempt, fits};
 use crate::framework::Rejection;
 use crate::view::Pod;
 use crate::view::workload::DisruptionBudget;
 
-const NOBODY: &str = "No preemption victims found for incoming pod";
+const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
-/// A node on which things are tried out.
+/// A copy of a node on which evictions are simulated.
 struct Trial<'a, 'w> {
     attempt: &'a Attempt<'w>,
     info: NodeInfo,
@@ -35,13 +35,13 @@ impl Trial<'_, '_> {
     }
 
     fn fits(&self) -> Result<(), Rejection> {
-        let Attempt { world, pod, .. } = self.attempt;
-        let fits = fits(&self.filters, world, pod, &self.info).map_err(|(_, rejection)| rejection);
+        let Attempt { state, pod, .. } = self.attempt;
+        let fits = fits(&self.filters, state, pod, &self.info).map_err(|(_, rejection)| rejection);
         Active::count_back(&self.filters, &self.attempt.filters);
         fits
     }
 
-    /// Lets a pod stay if there is room for both. Whether it may.
+    /// Puts a victim back if the pod fits nevertheless. True if it does.
     fn reprieve(&mut self, pod: &Arc<Pod>) -> bool {
         self.add(pod);
         let may_stay = self.fits().is_ok();
@@ -52,7 +52,7 @@ impl Trial<'_, '_> {
     }
 }
 
-/// Who has to go from a node.
+/// Selects the pods to evict from a node.
 pub(super) fn select(
     attempt: &Attempt<'_>,
     info: &NodeInfo,
@@ -61,26 +61,26 @@ pub(super) fn select(
     let less_important = |pod: &&Arc<Pod>| pod.priority < attempt.pod.priority;
     let mut potential: Vec<_> = info.pods.iter().filter(less_important).cloned().collect();
     if potential.is_empty() {
-        return Err(Rejection::unresolvable(NOBODY));
+        return Err(Rejection::unresolvable(NO_VICTIMS));
     }
     let mut trial = Trial { attempt, info: info.clone(), filters: Active::copies(&attempt.filters) };
     potential.iter().for_each(|pod| trial.remove(pod));
     trial.fits()?;
-    potential.sort_by_key(|pod| (Reverse(pod.priority), began(pod)));
+    potential.sort_by_key(|pod| (Reverse(pod.priority), started_at(pod)));
     let (protected, free) = protected(potential, budgets);
     let mut victims: Vec<_> = protected.into_iter().filter(|pod| !trial.reprieve(pod)).collect();
     let violations = victims.len();
     victims.extend(free.into_iter().filter(|pod| !trial.reprieve(pod)));
-    victims.sort_by_key(|pod| (Reverse(pod.priority), began(pod)));
+    victims.sort_by_key(|pod| (Reverse(pod.priority), started_at(pod)));
     if victims.is_empty() {
-        // It fits as it is, which it did not a moment ago: nobody knows why.
-        return Err(Rejection::unresolvable(NOBODY));
+        // The pod fits without evictions although the filters just rejected the node.
+        return Err(Rejection::unresolvable(NO_VICTIMS));
     }
     let node = info.node.as_ref().map(|node| node.metadata.name.clone()).unwrap_or_default();
     Ok(Candidate { node, victims, violations })
 }
 
-/// Those whose going would violate a budget, and the others, each in their order.
+/// Splits pods into those whose eviction violates a PodDisruptionBudget and the others, keeping the order.
 fn protected(pods: Vec<Arc<Pod>>, budgets: &[&DisruptionBudget]) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
     let mut left: Vec<i64> = budgets.iter().map(|budget| budget.allowed).collect();
     pods.into_iter().partition(|pod| {

@@ -1,59 +1,65 @@
-//! How much a pod and those near a node like each other.
+//! InterPodAffinity score: preferred terms of the pod, and terms of existing pods that match it.
 
-use super::near::{self, Near};
-use crate::cache::{NodeInfo, Said};
+use super::topology_counts::{self, TopologyCounts};
+use crate::cache::{NodeInfo, TermWeights};
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore};
 use crate::view::Pod;
-use crate::world::World;
 
-/// Adds up all likings at a node.
-pub(super) struct Liking<'w> {
-    world: &'w World,
-    /// Whom the pod would like near it, and how much.
-    own: Vec<(i64, Near)>,
-    /// Where pods are that would like it near them, and how much each of them counts.
-    theirs: Vec<(i64, &'w Said)>,
+/// The scorer of the plugin.
+pub(super) struct AffinityScore<'w> {
+    state: &'w ClusterState,
+    /// The pod's preferred terms with their weight.
+    own: Vec<(i64, TopologyCounts)>,
+    /// Matching terms of existing pods with their weight.
+    of_existing: Vec<(i64, &'w TermWeights)>,
 }
 
-impl<'w> Liking<'w> {
-    /// None if nobody cares.
-    pub(super) fn new(world: &'w World, pod: &Pod, hard_weight: i64) -> Option<Self> {
-        let wishes = pod.affinity.iter().flat_map(|affinity| {
-            let liked = affinity.preferred.iter().map(|wish| (wish.weight, wish));
-            liked.chain(affinity.anti_preferred.iter().map(|wish| (-wish.weight, wish)))
+impl<'w> AffinityScore<'w> {
+    /// None if every score would be zero.
+    pub(super) fn new(state: &'w ClusterState, pod: &Pod, hard_weight: i64) -> Option<Self> {
+        let preferences = pod.affinity.iter().flat_map(|affinity| {
+            let preferred = affinity.preferred.iter().map(|preference| (preference.weight, preference));
+            preferred.chain(affinity.anti_preferred.iter().map(|preference| (-preference.weight, preference)))
         });
-        let own: Vec<_> = wishes
-            .map(|(weight, wish)| {
-                (weight, Near::new(world, &near::one(world, &wish.term), &wish.term.topology_key))
+        let own: Vec<_> = preferences
+            .map(|(weight, preference)| {
+                (
+                    weight,
+                    TopologyCounts::new(
+                        state,
+                        &topology_counts::one(state, &preference.term),
+                        &preference.term.topology_key,
+                    ),
+                )
             })
-            .filter(|(_, near)| near.is_anybody)
+            .filter(|(_, counts)| counts.has_any)
             .collect();
-        let of_namespace = world.workloads.namespace_labels(pod.namespace());
-        let terms = world.cache.terms();
-        let must = terms.required.iter().map(|(term, said)| (hard_weight, term, said));
-        let like = terms.preferred.iter().map(|(term, said)| (1, term, said));
-        let theirs: Vec<_> = must
+        let of_namespace = state.workloads.namespace_labels(pod.namespace());
+        let terms = state.cache.terms();
+        let must = terms.required.iter().map(|(term, weights)| (hard_weight, term, weights));
+        let like = terms.preferred.iter().map(|(term, weights)| (1, term, weights));
+        let of_existing: Vec<_> = must
             .chain(like)
             .filter(|(weight, term, _)| {
                 *weight != 0 && term.matches(pod.namespace(), &pod.labels, of_namespace)
             })
-            .map(|(weight, _, said)| (weight, said))
+            .map(|(weight, _, weights)| (weight, weights))
             .collect();
-        (!own.is_empty() || !theirs.is_empty()).then_some(Self { world, own, theirs })
+        (!own.is_empty() || !of_existing.is_empty()).then_some(Self { state, own, of_existing })
     }
 }
 
-impl NodeScore for Liking<'_> {
+impl NodeScore for AffinityScore<'_> {
     fn score(&self, info: &NodeInfo) -> i64 {
-        let topology = self.world.cache.topology();
-        let own = self
-            .own
-            .iter()
-            .map(|(weight, near)| near.value(self.world, info).map_or(0, |value| weight * near.at(value)));
-        let theirs = self.theirs.iter().map(|(weight, said)| {
-            topology.value(said.column, info.index).map_or(0, |value| weight * said.at(value))
+        let topology = self.state.cache.topology();
+        let own = self.own.iter().map(|(weight, counts)| {
+            counts.value(self.state, info).map_or(0, |value| weight * counts.at(value))
         });
-        own.chain(theirs).sum()
+        let of_existing = self.of_existing.iter().map(|(weight, weights)| {
+            topology.value(weights.column, info.index).map_or(0, |value| weight * weights.at(value))
+        });
+        own.chain(of_existing).sum()
     }
 
     fn normalize(&self, scores: &mut [i64]) {

@@ -1,25 +1,25 @@
-//! What pods are spread by.
+//! Topology spread constraints: defaults and evaluation.
 
 use std::collections::BTreeMap;
 
 use coracle_meta::selector::labels::Selector;
 
-use crate::cache::{ColumnId, Namespaces, NodeInfo, Question};
+use crate::cache::{ColumnId, Namespaces, NodeInfo, PodSelection};
+use crate::cluster_state::ClusterState;
 use crate::plugins::node_affinity::is_wanted;
 use crate::view::node::{HOSTNAME, ZONE};
 use crate::view::spread::{InclusionPolicy, SpreadConstraint, WhenUnsatisfiable};
 use crate::view::taint::has_untolerated;
 use crate::view::{Node, Pod};
-use crate::world::World;
 
-/// A constraint for pods that have none of their own, which lacks only whom it means.
+/// A constraint for pods without constraints of their own; it lacks the selector.
 pub(crate) struct DefaultConstraint {
     max_skew: i64,
     topology_key: &'static str,
 }
 
 impl DefaultConstraint {
-    /// Upstream's (`systemDefaultConstraints`).
+    /// kube-scheduler's `systemDefaultConstraints`.
     pub(super) fn system() -> Vec<Self> {
         vec![Self { max_skew: 3, topology_key: HOSTNAME }, Self { max_skew: 5, topology_key: ZONE }]
     }
@@ -37,10 +37,10 @@ impl DefaultConstraint {
     }
 }
 
-/// The pods that belong together with this one, by its services and by what made it; none if it belongs to
-/// nothing.
-pub(super) fn default_selector(world: &World, pod: &Pod) -> Option<Selector> {
-    let workloads = &world.workloads;
+/// Selector of the pods that belong to the same services and controller as this one; none if there are
+/// none.
+pub(super) fn default_selector(state: &ClusterState, pod: &Pod) -> Option<Selector> {
+    let workloads = &state.workloads;
     let services = workloads.services_of(pod.namespace(), &pod.labels);
     let mut labels: BTreeMap<&str, &str> = services.flat_map(|service| service.labels()).collect();
     let mut more: &[_] = &[];
@@ -66,30 +66,31 @@ pub(super) fn default_selector(world: &World, pod: &Pod) -> Option<Selector> {
     (!all.is_empty()).then(|| Selector::new(all))
 }
 
-/// Whom a constraint of a pod means.
-pub(super) fn question(pod: &Pod, constraint: &SpreadConstraint) -> Question {
+/// The pods that a constraint of a pod counts.
+pub(super) fn selection(pod: &Pod, constraint: &SpreadConstraint) -> PodSelection {
     let meant = (Namespaces::one(pod.namespace()), constraint.selector.clone());
-    Question { all_of: Box::new([meant]), staying_only: true }
+    PodSelection { all_of: Box::new([meant]), exclude_terminating: true }
 }
 
-/// A constraint with what is known of it.
+/// A constraint with its counts.
 #[derive(Clone)]
-pub(super) struct Known<'w> {
+pub(super) struct ConstraintCounts<'w> {
     pub(super) constraint: SpreadConstraint,
-    /// None if no node can have the label.
+    /// None if no node has the topology key.
     pub(super) column: Option<ColumnId>,
-    /// How many of the pods that are meant are on each node.
+    /// Number of matching pods on each node.
     by_node: &'w [u32],
 }
 
-impl<'w> Known<'w> {
-    pub(super) fn new(world: &'w World, pod: &Pod, constraint: SpreadConstraint) -> Self {
+impl<'w> ConstraintCounts<'w> {
+    pub(super) fn new(state: &'w ClusterState, pod: &Pod, constraint: SpreadConstraint) -> Self {
         let everybody = constraint.selector.is_everything();
-        // A selector that means everybody counts nobody, as upstream has it.
-        let answer =
-            (!everybody).then(|| world.cache.matches().by_node(&question(pod, &constraint))).flatten();
+        // A selector that matches everything counts no pods, as in kube-scheduler.
+        let answer = (!everybody)
+            .then(|| state.cache.selection_counts().by_node(&selection(pod, &constraint)))
+            .flatten();
         Self {
-            column: world.cache.topology().column(&constraint.topology_key),
+            column: state.cache.topology().column(&constraint.topology_key),
             by_node: answer.unwrap_or(&[]),
             constraint,
         }
@@ -99,7 +100,7 @@ impl<'w> Known<'w> {
         self.by_node.get(info.index.slot()).copied().unwrap_or(0).into()
     }
 
-    /// Whether a node counts as a place for this pod.
+    /// True if a node is in the constraint's scope, according to its node affinity and taints policies.
     pub(super) fn includes(&self, pod: &Pod, node: &Node) -> bool {
         let constraint = &self.constraint;
         (constraint.node_affinity_policy == InclusionPolicy::Ignore || is_wanted(pod, node))

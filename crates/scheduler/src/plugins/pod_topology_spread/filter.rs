@@ -1,94 +1,94 @@
-//! Nodes on which a pod would make things more uneven than it may.
+//! PodTopologySpread filter: rejects nodes on which the skew would exceed `maxSkew`.
 
 use std::sync::Arc;
 
-use super::constraint::Known;
+use super::constraint::ConstraintCounts;
 use crate::cache::{NodeInfo, Topology, ValueId};
+use crate::cluster_state::ClusterState;
 use crate::framework::{Filter, NodeFilter, Rejection};
 use crate::view::Pod;
 use crate::view::spread::SpreadConstraint;
-use crate::world::World;
 
 const REASON: &str = "node(s) didn't match pod topology spread constraints";
 const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
 
-/// What is the same while things are tried out.
+/// State that is not affected by simulated pods.
 struct Base<'w> {
-    world: &'w World,
+    state: &'w ClusterState,
     pod: &'w Pod,
     spreads: Vec<ConstraintSpread<'w>>,
 }
 
-/// How even it is now, as far as one constraint goes.
+/// Distribution of the pods that one constraint counts.
 struct ConstraintSpread<'w> {
-    known: Known<'w>,
-    /// How many pods are at each value of the label; none where no node counts.
+    counts: ConstraintCounts<'w>,
+    /// Number of pods at each topology value; none where no node is in scope.
     by_value: Vec<Option<i64>>,
-    /// How many values there are.
+    /// Number of topology values in scope.
     domains: i64,
-    /// The fewest pods, and where,
+    /// The minimum count with its topology value,
     fewest: Option<(ValueId, i64)>,
-    /// and the fewest elsewhere.
+    /// and the minimum of all other values.
     fewest_elsewhere: Option<i64>,
-    /// The pod itself is one of those that are meant.
-    counts_itself: bool,
+    /// The constraint matches the incoming pod itself.
+    matches_itself: bool,
 }
 
-/// Says of nodes whether they are even enough.
+/// The filter of the plugin.
 #[derive(Clone)]
-pub(super) struct Spread<'w> {
+pub(super) struct SpreadFilter<'w> {
     base: Arc<Base<'w>>,
-    /// By how much there are more pods than counted, and where, for each constraint. Whoever tries things
-    /// out does so on one node only.
-    tried: Vec<Option<(ValueId, i64)>>,
+    /// For each constraint, the topology value with simulated pods and the change of its count. Simulations
+    /// affect one node only.
+    simulated: Vec<Option<(ValueId, i64)>>,
 }
 
-impl<'w> Spread<'w> {
-    pub(super) fn new(world: &'w World, pod: &'w Pod, constraints: Vec<SpreadConstraint>) -> Self {
-        let known: Vec<_> =
-            constraints.into_iter().map(|constraint| Known::new(world, pod, constraint)).collect();
-        let mut spreads: Vec<_> = known
+impl<'w> SpreadFilter<'w> {
+    pub(super) fn new(state: &'w ClusterState, pod: &'w Pod, constraints: Vec<SpreadConstraint>) -> Self {
+        let counts: Vec<_> =
+            constraints.into_iter().map(|constraint| ConstraintCounts::new(state, pod, constraint)).collect();
+        let mut spreads: Vec<_> = counts
             .into_iter()
-            .map(|known| ConstraintSpread::new(world.cache.topology(), pod, known))
+            .map(|counts| ConstraintSpread::new(state.cache.topology(), pod, counts))
             .collect();
-        for index in world.cache.known_order() {
-            let info = world.cache.info(*index);
-            if has_all_labels(&spreads, world.cache.topology(), info) {
-                spreads.iter_mut().for_each(|spread| spread.count(world.cache.topology(), pod, info));
+        for index in state.cache.cached_order() {
+            let info = state.cache.info(*index);
+            if has_all_labels(&spreads, state.cache.topology(), info) {
+                spreads.iter_mut().for_each(|spread| spread.count(state.cache.topology(), pod, info));
             }
         }
         spreads.iter_mut().for_each(ConstraintSpread::find_fewest);
-        let tried = vec![None; spreads.len()];
-        Self { base: Arc::new(Base { world, pod, spreads }), tried }
+        let simulated = vec![None; spreads.len()];
+        Self { base: Arc::new(Base { state, pod, spreads }), simulated }
     }
 
-    fn try_out(&mut self, other: &Pod, info: &NodeInfo, by: i64) {
-        let Base { world, pod, spreads } = &*self.base;
-        let topology = world.cache.topology();
+    fn simulate(&mut self, other: &Pod, info: &NodeInfo, by: i64) {
+        let Base { state, pod, spreads } = &*self.base;
+        let topology = state.cache.topology();
         let Some(node) = &info.node else { return };
         if other.namespace() != pod.namespace() || !has_all_labels(spreads, topology, info) {
             return;
         }
-        for (spread, tried) in spreads.iter().zip(&mut self.tried) {
-            if spread.known.constraint.selector.matches(&other.labels)
-                && spread.known.includes(pod, node)
+        for (spread, simulated) in spreads.iter().zip(&mut self.simulated) {
+            if spread.counts.constraint.selector.matches(&other.labels)
+                && spread.counts.includes(pod, node)
                 && let Some(value) = spread.value(topology, info)
             {
-                let so_far = tried.map_or(0, |(_, so_far)| so_far);
-                *tried = Some((value, so_far + by));
+                let so_far = simulated.map_or(0, |(_, so_far)| so_far);
+                *simulated = Some((value, so_far + by));
             }
         }
     }
 }
 
-impl<'w> NodeFilter<'w> for Spread<'w> {
+impl<'w> NodeFilter<'w> for SpreadFilter<'w> {
     fn filter(&self, info: &NodeInfo) -> Result<(), Rejection> {
-        let Base { world, spreads, .. } = &*self.base;
-        for (spread, tried) in spreads.iter().zip(&self.tried) {
-            let Some(value) = spread.value(world.cache.topology(), info) else {
+        let Base { state, spreads, .. } = &*self.base;
+        for (spread, simulated) in spreads.iter().zip(&self.simulated) {
+            let Some(value) = spread.value(state.cache.topology(), info) else {
                 return Err(Rejection::unresolvable(MISSING_LABEL));
             };
-            if spread.skew_at(value, *tried) > spread.known.constraint.max_skew {
+            if spread.skew_at(value, *simulated) > spread.counts.constraint.max_skew {
                 return Err(Rejection::resolvable(REASON));
             }
         }
@@ -96,11 +96,11 @@ impl<'w> NodeFilter<'w> for Spread<'w> {
     }
 
     fn add_pod(&mut self, pod: &Pod, info: &NodeInfo) {
-        self.try_out(pod, info, 1);
+        self.simulate(pod, info, 1);
     }
 
     fn remove_pod(&mut self, pod: &Pod, info: &NodeInfo) {
-        self.try_out(pod, info, -1);
+        self.simulate(pod, info, -1);
     }
 
     fn boxed(&self) -> Filter<'w> {
@@ -113,29 +113,29 @@ fn has_all_labels(spreads: &[ConstraintSpread<'_>], topology: &Topology, info: &
 }
 
 impl<'w> ConstraintSpread<'w> {
-    fn new(topology: &Topology, pod: &Pod, known: Known<'w>) -> Self {
-        let width = known.column.map_or(0, |column| topology.width(column));
-        let counts_itself = known.constraint.selector.matches(&pod.labels);
+    fn new(topology: &Topology, pod: &Pod, counts: ConstraintCounts<'w>) -> Self {
+        let width = counts.column.map_or(0, |column| topology.width(column));
+        let matches_itself = counts.constraint.selector.matches(&pod.labels);
         Self {
-            known,
+            counts,
             by_value: vec![None; width],
             domains: 0,
             fewest: None,
             fewest_elsewhere: None,
-            counts_itself,
+            matches_itself,
         }
     }
 
     fn value(&self, topology: &Topology, info: &NodeInfo) -> Option<ValueId> {
-        topology.value(self.known.column?, info.index)
+        topology.value(self.counts.column?, info.index)
     }
 
     fn count(&mut self, topology: &Topology, pod: &Pod, info: &NodeInfo) {
         let (Some(value), Some(node)) = (self.value(topology, info), &info.node) else { return };
-        if self.known.includes(pod, node) {
-            let on_node = self.known.on_node(info);
+        if self.counts.includes(pod, node) {
+            let on_node = self.counts.on_node(info);
             *self.by_value[value.slot()].get_or_insert(0) += on_node;
-            // The first one will do until all are counted.
+            // A placeholder until all nodes are counted.
             self.fewest.get_or_insert((value, 0));
         }
     }
@@ -149,26 +149,26 @@ impl<'w> ConstraintSpread<'w> {
         self.fewest = Some((anywhere.at_slot(slot), count));
     }
 
-    /// How many more pods there would be with this one than where there are fewest.
-    fn skew_at(&self, value: ValueId, tried: Option<(ValueId, i64)>) -> i64 {
+    /// Skew if the pod were placed at this topology value.
+    fn skew_at(&self, value: ValueId, simulated: Option<(ValueId, i64)>) -> i64 {
         let counted = self.by_value.get(value.slot()).copied().flatten().unwrap_or(0);
-        let here = counted + tried.filter(|(place, _)| *place == value).map_or(0, |(_, more)| more);
-        here + i64::from(self.counts_itself) - self.fewest(tried)
+        let here = counted + simulated.filter(|(at, _)| *at == value).map_or(0, |(_, more)| more);
+        here + i64::from(self.matches_itself) - self.fewest(simulated)
     }
 
-    fn fewest(&self, tried: Option<(ValueId, i64)>) -> i64 {
-        if self.domains < self.known.constraint.min_domains {
+    fn fewest(&self, simulated: Option<(ValueId, i64)>) -> i64 {
+        if self.domains < self.counts.constraint.min_domains {
             return 0;
         }
-        // Nowhere means that nothing is too uneven.
-        let Some((place, count)) = self.fewest else { return i64::from(i32::MAX) };
-        match tried {
+        // Without nodes in scope no skew is too large.
+        let Some((at, count)) = self.fewest else { return i64::from(i32::MAX) };
+        match simulated {
             None => count,
-            Some((tried, more)) if tried == place => {
+            Some((simulated, more)) if simulated == at => {
                 self.fewest_elsewhere.map_or(count + more, |elsewhere| elsewhere.min(count + more))
             }
-            Some((tried, more)) => {
-                let there = self.by_value.get(tried.slot()).copied().flatten().unwrap_or(0) + more;
+            Some((simulated, more)) => {
+                let there = self.by_value.get(simulated.slot()).copied().flatten().unwrap_or(0) + more;
                 count.min(there)
             }
         }

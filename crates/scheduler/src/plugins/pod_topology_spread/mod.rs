@@ -1,4 +1,4 @@
-//! Pods that want to be spread evenly over zones, nodes, or whatever a label tells apart.
+//! PodTopologySpread: spreads pods evenly over zones, nodes or other topology domains.
 
 mod constraint;
 mod filter;
@@ -7,42 +7,42 @@ mod score;
 use std::sync::Arc;
 
 use crate::cache::NodeIndex;
+use crate::cluster_state::ClusterState;
 use crate::framework::{About, ClusterEvent, Plugin, PreFilter, PreScore};
 use crate::view::node::NodeChanges;
 use crate::view::spread::{InclusionPolicy, SpreadConstraint, WhenUnsatisfiable};
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 pub(crate) use constraint::DefaultConstraint;
-use constraint::question;
+use constraint::selection;
 
-/// What is kept to for pods that say nothing themselves but belong to something.
+/// Applies a pod's own constraints, or else the default constraints for pods of a service or workload.
 pub(crate) struct PodTopologySpread {
     defaults: Vec<DefaultConstraint>,
 }
 
 impl PodTopologySpread {
-    /// With upstream's defaults: rather on different nodes and in different zones.
+    /// With kube-scheduler's default constraints, which prefer different nodes and zones.
     pub(crate) fn new() -> Self {
         Self { defaults: DefaultConstraint::system() }
     }
 
-    /// The constraints of a pod that are kept to in this way.
-    fn constraints(&self, world: &World, pod: &Pod, when: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
+    /// The constraints of a pod with this `whenUnsatisfiable`.
+    fn constraints(&self, state: &ClusterState, pod: &Pod, when: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
         if !pod.spread.is_empty() {
             return pod.spread.iter().filter(|own| own.when_unsatisfiable == when).cloned().collect();
         }
-        // The defaults are wishes only.
+        // The default constraints are all ScheduleAnyway.
         if when == WhenUnsatisfiable::DoNotSchedule || self.defaults.is_empty() {
             return Vec::new();
         }
-        constraint::default_selector(world, pod)
+        constraint::default_selector(state, pod)
             .map(|selector| self.defaults.iter().map(|default| default.with(selector.clone())).collect())
             .unwrap_or_default()
     }
 
-    fn required(&self, world: &World, pod: &Pod) -> Vec<SpreadConstraint> {
-        self.constraints(world, pod, WhenUnsatisfiable::DoNotSchedule)
+    fn required(&self, state: &ClusterState, pod: &Pod) -> Vec<SpreadConstraint> {
+        self.constraints(state, pod, WhenUnsatisfiable::DoNotSchedule)
     }
 }
 
@@ -51,45 +51,51 @@ impl Plugin for PodTopologySpread {
         "PodTopologySpread"
     }
 
-    fn prepare(&self, world: &mut World, pod: &Pod) {
+    fn prepare(&self, state: &mut ClusterState, pod: &Pod) {
         for when in [WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway] {
-            for constraint in self.constraints(world, pod, when) {
-                world.cache.ensure_column(&constraint.topology_key);
-                world.cache.ensure_answer(&question(pod, &constraint));
+            for constraint in self.constraints(state, pod, when) {
+                state.cache.ensure_column(&constraint.topology_key);
+                state.cache.ensure_counts(&selection(pod, &constraint));
             }
         }
     }
 
-    fn pre_filter<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>) -> PreFilter<'w> {
-        let constraints = self.required(world, pod);
+    fn pre_filter<'w>(&'w self, state: &'w ClusterState, pod: &'w Arc<Pod>) -> PreFilter<'w> {
+        let constraints = self.required(state, pod);
         if constraints.is_empty() {
             return PreFilter::Skip;
         }
-        PreFilter::Filter(Box::new(filter::Spread::new(world, pod, constraints)))
+        PreFilter::Filter(Box::new(filter::SpreadFilter::new(state, pod, constraints)))
     }
 
-    fn pre_score<'w>(&'w self, world: &'w World, pod: &'w Arc<Pod>, nodes: &[NodeIndex]) -> PreScore<'w> {
-        let constraints = self.constraints(world, pod, WhenUnsatisfiable::ScheduleAnyway);
+    fn pre_score<'w>(
+        &'w self,
+        state: &'w ClusterState,
+        pod: &'w Arc<Pod>,
+        nodes: &[NodeIndex],
+    ) -> PreScore<'w> {
+        let constraints = self.constraints(state, pod, WhenUnsatisfiable::ScheduleAnyway);
         if constraints.is_empty() {
             return PreScore::Skip;
         }
-        // Nodes without a zone are still spread over by those who did not ask for zones.
+        // Only a pod's own constraints require all topology keys; with the default constraints, nodes
+        // without a zone count.
         let needs_all = !pod.spread.is_empty();
-        PreScore::Score(Box::new(score::Evenness::new(world, pod, constraints, nodes, needs_all)))
+        PreScore::Score(Box::new(score::SpreadScore::new(state, pod, constraints, nodes, needs_all)))
     }
 
     fn wants(&self, about: About) -> bool {
         about != About::Storage
     }
 
-    fn hint(&self, world: &World, pod: &Pod, event: &ClusterEvent) -> bool {
-        let constraints = self.required(world, pod);
-        let is_meant =
+    fn hint(&self, state: &ClusterState, pod: &Pod, event: &ClusterEvent) -> bool {
+        let constraints = self.required(state, pod);
+        let is_counted =
             |other: &Pod| constraints.iter().any(|constraint| constraint.selector.matches(&other.labels));
-        let is_near = |other: &Pod| other.has_place() && other.namespace() == pod.namespace();
+        let is_near = |other: &Pod| other.occupies_node() && other.namespace() == pod.namespace();
         match event {
             ClusterEvent::PodPlaced(other) | ClusterEvent::PodGone(other) => {
-                is_near(other) && is_meant(other)
+                is_near(other) && is_counted(other)
             }
             ClusterEvent::PodChanged { old, new, changes } => {
                 is_near(new) && changes.labels && differs(&constraints, old, new)
@@ -107,7 +113,7 @@ impl Plugin for PodTopologySpread {
     }
 }
 
-/// Whether a constraint means a pod now and did not before, or the other way round.
+/// True if a constraint matches one version of a pod and not the other.
 fn differs(constraints: &[SpreadConstraint], old: &Pod, new: &Pod) -> bool {
     constraints.iter().any(|one| one.selector.matches(&old.labels) != one.selector.matches(&new.labels))
 }

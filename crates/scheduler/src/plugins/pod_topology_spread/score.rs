@@ -1,67 +1,67 @@
-//! How even things would be with a pod on each of the nodes that are for it.
+//! PodTopologySpread score: prefers nodes whose topology domains have fewer matching pods.
 
-use super::constraint::Known;
+use super::constraint::ConstraintCounts;
 use crate::cache::{NodeIndex, NodeInfo};
+use crate::cluster_state::ClusterState;
 use crate::framework::{MAX_NODE_SCORE, NodeScore};
 use crate::view::Pod;
 use crate::view::node::HOSTNAME;
 use crate::view::spread::SpreadConstraint;
-use crate::world::World;
 
-/// The score of a node that lacks a label.
+/// Score of a node that lacks a required topology key.
 const IGNORED: i64 = -1;
 
-/// Says how many pods that are meant are near a node: fewer are better.
-pub(super) struct Evenness<'w> {
-    world: &'w World,
-    /// A node must have all labels to count.
+/// The scorer of the plugin: raw scores are weighted counts of matching pods, where fewer are better.
+pub(super) struct SpreadScore<'w> {
+    state: &'w ClusterState,
+    /// A node without one of the topology keys is ignored.
     needs_all: bool,
     constraints: Vec<Counted<'w>>,
 }
 
 struct Counted<'w> {
-    known: Known<'w>,
-    /// How many pods are at each value that one of the nodes has. Not for the label that only one node has:
-    /// there what is on the node is all there is.
+    counts: ConstraintCounts<'w>,
+    /// Number of pods at each topology value of the feasible nodes. Unused for the hostname key, where the
+    /// count of the node itself is the result.
     by_value: Vec<Option<i64>>,
     is_hostname: bool,
-    /// How much this constraint counts: more where there are more values.
+    /// Weight of the constraint, which grows with the number of its domains.
     weight: f64,
 }
 
-impl<'w> Evenness<'w> {
+impl<'w> SpreadScore<'w> {
     pub(super) fn new(
-        world: &'w World,
+        state: &'w ClusterState,
         pod: &Pod,
         constraints: Vec<SpreadConstraint>,
         nodes: &[NodeIndex],
         needs_all: bool,
     ) -> Self {
-        let known = constraints.into_iter().map(|constraint| Known::new(world, pod, constraint));
-        let constraints = known.map(|known| Counted::new(world, known)).collect();
-        let mut evenness = Self { world, needs_all, constraints };
-        evenness.weigh(nodes);
-        for index in world.cache.known_order() {
-            evenness.count(pod, world.cache.info(*index));
+        let counts = constraints.into_iter().map(|constraint| ConstraintCounts::new(state, pod, constraint));
+        let constraints = counts.map(|counts| Counted::new(state, counts)).collect();
+        let mut score = Self { state, needs_all, constraints };
+        score.weigh(nodes);
+        for index in state.cache.cached_order() {
+            score.count(pod, state.cache.info(*index));
         }
-        evenness
+        score
     }
 
     fn counts(&self, info: &NodeInfo) -> bool {
-        !self.needs_all || self.constraints.iter().all(|counted| counted.slot(self.world, info).is_some())
+        !self.needs_all || self.constraints.iter().all(|counted| counted.slot(self.state, info).is_some())
     }
 
-    /// Notes which values the nodes have, and how many there are of each label.
+    /// Computes the domains of the feasible nodes and the weight of each constraint.
     fn weigh(&mut self, nodes: &[NodeIndex]) {
-        let (world, mut counting) = (self.world, 0);
+        let (state, mut counting) = (self.state, 0);
         let mut without_value = vec![false; self.constraints.len()];
-        for info in nodes.iter().map(|index| world.cache.info(*index)) {
+        for info in nodes.iter().map(|index| state.cache.info(*index)) {
             if !self.counts(info) {
                 continue;
             }
             counting += 1;
             for (counted, without) in self.constraints.iter_mut().zip(&mut without_value) {
-                match counted.slot(world, info) {
+                match counted.slot(state, info) {
                     Some(slot) => drop(counted.by_value[slot].get_or_insert(0)),
                     None => *without = true,
                 }
@@ -77,11 +77,11 @@ impl<'w> Evenness<'w> {
     fn count(&mut self, pod: &Pod, info: &NodeInfo) {
         let Some(node) = info.node.as_ref().filter(|_| self.counts(info)) else { return };
         for counted in self.constraints.iter_mut().filter(|counted| !counted.is_hostname) {
-            if let Some(slot) = counted.slot(self.world, info)
+            if let Some(slot) = counted.slot(self.state, info)
                 && counted.by_value[slot].is_some()
-                && counted.known.includes(pod, node)
+                && counted.counts.includes(pod, node)
             {
-                let on_node = counted.known.on_node(info);
+                let on_node = counted.counts.on_node(info);
                 *counted.by_value[slot].get_or_insert(0) += on_node;
             }
         }
@@ -89,33 +89,33 @@ impl<'w> Evenness<'w> {
 }
 
 impl<'w> Counted<'w> {
-    fn new(world: &World, known: Known<'w>) -> Self {
-        let width = known.column.map_or(0, |column| world.cache.topology().width(column));
-        let is_hostname = &*known.constraint.topology_key == HOSTNAME;
-        Self { known, by_value: vec![None; width], is_hostname, weight: 0.0 }
+    fn new(state: &ClusterState, counts: ConstraintCounts<'w>) -> Self {
+        let width = counts.column.map_or(0, |column| state.cache.topology().width(column));
+        let is_hostname = &*counts.constraint.topology_key == HOSTNAME;
+        Self { counts, by_value: vec![None; width], is_hostname, weight: 0.0 }
     }
 
-    fn slot(&self, world: &World, info: &NodeInfo) -> Option<usize> {
-        world.cache.topology().value(self.known.column?, info.index).map(|value| value.slot())
+    fn slot(&self, state: &ClusterState, info: &NodeInfo) -> Option<usize> {
+        state.cache.topology().value(self.counts.column?, info.index).map(|value| value.slot())
     }
 
-    /// How many pods are near a node; none if it is not near anything.
-    fn near(&self, world: &World, info: &NodeInfo) -> Option<i64> {
-        let slot = self.slot(world, info)?;
-        if self.is_hostname { Some(self.known.on_node(info)) } else { self.by_value[slot] }
+    /// Number of pods in the node's domain; none if the node is in no domain.
+    fn near(&self, state: &ClusterState, info: &NodeInfo) -> Option<i64> {
+        let slot = self.slot(state, info)?;
+        if self.is_hostname { Some(self.counts.on_node(info)) } else { self.by_value[slot] }
     }
 }
 
-impl NodeScore for Evenness<'_> {
+impl NodeScore for SpreadScore<'_> {
     fn score(&self, info: &NodeInfo) -> i64 {
         if !self.counts(info) {
             return IGNORED;
         }
         let near =
-            self.constraints.iter().filter_map(|counted| Some((counted, counted.near(self.world, info)?)));
+            self.constraints.iter().filter_map(|counted| Some((counted, counted.near(self.state, info)?)));
         let sum: f64 = near
             .map(|(counted, near)| {
-                near as f64 * counted.weight + (counted.known.constraint.max_skew - 1) as f64
+                near as f64 * counted.weight + (counted.counts.constraint.max_skew - 1) as f64
             })
             .sum();
         #[expect(clippy::cast_possible_truncation, reason = "there are not that many pods")]

@@ -1,19 +1,19 @@
-//! Which events may help a pod that a plugin refused.
+//! Queueing hints: which events may help a pod that a plugin rejected.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::cluster_state::ClusterState;
 use crate::fixture::{merged, node, only, placed, pod, wanting, zoned};
 use crate::framework::{ClusterEvent, PodChanges};
 use crate::view::{Node, Pod};
-use crate::world::World;
 
 fn helps(plugin: &str, pod: &Pod, event: &ClusterEvent) -> bool {
     let profile = only(plugin);
     let enabled = &profile.plugins[0];
-    let hinted = enabled.plugin.hint(&World::default(), pod, event);
-    assert!(!hinted || enabled.plugin.wants(event.about()), "{plugin} is not told of what it waits for");
+    let hinted = enabled.plugin.hint(&ClusterState::default(), pod, event);
+    assert!(!hinted || enabled.plugin.wants(event.about()), "{plugin} does not subscribe to the event");
     hinted
 }
 
@@ -35,7 +35,7 @@ fn pending(old: &Arc<Pod>, new: &Arc<Pod>) -> ClusterEvent {
 }
 
 #[test]
-fn resources_come_with_nodes_that_have_them_and_pods_that_go() {
+fn fit_hint_accepts_nodes_with_capacity_and_freed_resources() {
     let wants_two = pod("p", json!({"spec": wanting("2")}));
     let offering = |cpu: &str| node("n", json!({"status": {"allocatable": {"cpu": cpu}}}));
     for (event, expected) in [
@@ -58,11 +58,11 @@ fn resources_come_with_nodes_that_have_them_and_pods_that_go() {
     let changes = PodChanges::between(&old, &new);
     let event = ClusterEvent::PodChanged { old, new, changes };
     assert!(helps("NodeResourcesFit", &wants_two, &event));
-    assert!(!helps("NodeResourcesFit", &pod("p", json!({})), &event), "it wants nothing of that");
+    assert!(!helps("NodeResourcesFit", &pod("p", json!({})), &event), "the pod requests no CPU");
 }
 
 #[test]
-fn a_node_helps_once_it_is_as_wanted() {
+fn node_event_helps_once_the_node_fits() {
     let tainted = node("n", json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}));
     let plain = node("n", json!({}));
     let cordoned = node("n", json!({"spec": {"unschedulable": true}}));
@@ -89,7 +89,7 @@ fn a_node_helps_once_it_is_as_wanted() {
 }
 
 #[test]
-fn a_pod_may_help_itself() {
+fn update_of_the_pod_itself_helps() {
     let plain = pod("p", json!({}));
     let tolerant = pod("p", json!({"spec": {"tolerations": [{"operator": "Exists"}]}}));
     let gated = pod("p", json!({"spec": {"schedulingGates": [{"name": "g"}]}}));
@@ -103,7 +103,7 @@ fn a_pod_may_help_itself() {
 }
 
 #[test]
-fn ports_come_free_with_who_had_them() {
+fn ports_hint_accepts_deletion_of_a_conflicting_pod() {
     let on = |port: u16| json!({"spec": {"containers": [{"name": "c", "ports": [{"hostPort": port}]}]}});
     let wanting = pod("p", on(80));
     assert!(helps("NodePorts", &wanting, &gone(placed("q", "n", on(80)))));
@@ -112,16 +112,16 @@ fn ports_come_free_with_who_had_them() {
 }
 
 #[test]
-fn affinity_waits_for_whom_it_means() {
+fn affinity_hint_accepts_matching_pods_only() {
     let app = |name: &str| json!({"metadata": {"labels": {"app": name}}});
     let term = json!([{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}]);
-    let saying = |kind: &str| {
+    let required = |kind: &str| {
         pod(
             "p",
             json!({"spec": {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": term}}}}),
         )
     };
-    let (with, without) = (saying("podAffinity"), saying("podAntiAffinity"));
+    let (with, without) = (required("podAffinity"), required("podAntiAffinity"));
     let came = |labels: Value| ClusterEvent::PodPlaced(placed("q", "n", labels));
     assert!(helps("InterPodAffinity", &with, &came(app("db"))));
     assert!(!helps("InterPodAffinity", &with, &came(app("web"))));
@@ -131,7 +131,7 @@ fn affinity_waits_for_whom_it_means() {
     assert!(helps("InterPodAffinity", &with, &added(&zoned("n", "a"))));
     assert!(!helps("InterPodAffinity", &with, &added(&node("n", json!({})))));
     assert!(helps("InterPodAffinity", &without, &added(&node("n", json!({})))));
-    // Somebody who could not bear it has gone.
+    // A pod with anti-affinity against it was deleted.
     let shy = placed(
         "q",
         "n",
@@ -147,7 +147,7 @@ fn affinity_waits_for_whom_it_means() {
 }
 
 #[test]
-fn spreading_waits_for_those_who_are_counted() {
+fn spread_hint_accepts_counted_pods_only() {
     let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
                             "labelSelector": {"matchLabels": {"app": "web"}}});
     let spreading = pod(

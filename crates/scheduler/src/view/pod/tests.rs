@@ -1,4 +1,4 @@
-//! What becomes of pods as the server sends them.
+//! Parsing of pods.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn sidecar(cpu: &str, memory: &str) -> Value {
 }
 
 #[test]
-fn containers_add_up_and_initialization_needs_at_most_its_greediest_step() {
+fn effective_requests_are_the_larger_of_containers_and_initialization() {
     let two = [container("2", "1"), container("1", "1")];
     assert_eq!(requests(json!({"containers": two})), (3000, 2));
     let init = [container("2", "1"), container("2", "3")];
@@ -40,7 +40,7 @@ fn containers_add_up_and_initialization_needs_at_most_its_greediest_step() {
 }
 
 #[test]
-fn a_pod_being_resized_counts_with_the_most_it_may_have() {
+fn resized_pod_counts_with_its_largest_requests() {
     let mut value = json!({
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
@@ -56,14 +56,14 @@ fn a_pod_being_resized_counts_with_the_most_it_may_have() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_assumed_per_container() {
+fn missing_requests_are_assumed_per_container() {
     let pod = pod(json!({"spec": {"containers": [{"name": "a"}, container("1", "1")]}}));
     assert_eq!((pod.requests.milli_cpu, pod.assumed_requests.milli_cpu), (1000, 1100));
     assert_eq!(pod.assumed_requests.memory, 200 * 1024 * 1024 + 1);
 }
 
 #[test]
-fn ports_of_the_node_are_those_of_containers_that_stay() {
+fn host_ports_are_those_of_containers_and_sidecars() {
     let pod = pod(json!({"spec": {
         "containers": [{"ports": [{"hostPort": 80, "containerPort": 80}, {"containerPort": 81}]}],
         "initContainers": [
@@ -76,7 +76,7 @@ fn ports_of_the_node_are_those_of_containers_that_stay() {
 }
 
 #[test]
-fn images_have_tags() {
+fn image_without_tag_gets_latest() {
     for (image, expected) in [
         ("web", "web:latest"),
         ("web:1", "web:1"),
@@ -88,7 +88,7 @@ fn images_have_tags() {
 }
 
 #[test]
-fn the_rest_is_read_as_it_is() {
+fn remaining_pod_fields_are_parsed() {
     let pod = pod(json!({
         "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 2,
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "x"},
@@ -106,7 +106,7 @@ fn the_rest_is_read_as_it_is() {
     assert_eq!(&*pod.controller.as_ref().unwrap().name, "rs");
     assert_eq!(pod.needed_features.len(), 2);
     assert_eq!(&*pod.gates[0], "wait");
-    assert!(pod.is_preempted && pod.has_place() && !pod.is_assigned());
+    assert!(pod.is_preempted && pod.occupies_node() && !pod.is_assigned());
     assert_eq!(&*pod.scheduled.as_ref().unwrap().reason, "Unschedulable");
     assert!(pod.start_time.is_some());
     assert!(pod.on_node("m").is_assigned());

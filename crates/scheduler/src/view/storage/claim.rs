@@ -1,4 +1,4 @@
-//! A claim to a volume.
+//! Cached representation of a PersistentVolumeClaim.
 
 use coracle_meta::selector::LabelSelector;
 use coracle_meta::selector::labels::Selector;
@@ -11,20 +11,20 @@ use crate::view::resources::ResourceList;
 use crate::view::selector::parsed;
 use coracle_runtime::informer::Labels;
 
-/// By which a claim says for which node its volume is to be made.
+/// Annotation with the node for which a volume has to be provisioned.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// By which a claim says that it is bound for good.
+/// Annotation of a claim whose binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// A claim.
+/// A PersistentVolumeClaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawClaim")]
 pub struct Claim {
     pub(crate) metadata: Metadata,
-    /// The pod that it was made for.
+    /// The UID of the pod that owns it, if it is an ephemeral volume.
     pub(crate) owner_pod: Option<Box<str>>,
     pub(crate) class: Box<str>,
-    /// Its volume; empty if it has none.
+    /// `spec.volumeName`; empty if it has none.
     pub(crate) volume: Box<str>,
     pub(crate) bind_completed: bool,
     pub(crate) selected_node: Option<Box<str>>,
@@ -33,12 +33,12 @@ pub struct Claim {
     pub(crate) access_modes: Box<[Box<str>]>,
     pub(crate) is_block: bool,
     pub(crate) attributes_class: Box<str>,
-    /// Its volume is no more.
+    /// True if its volume was deleted.
     pub(crate) is_lost: bool,
 }
 
 impl Claim {
-    /// Whether it has its volume for good.
+    /// True if its binding is complete.
     pub(crate) fn is_bound(&self) -> bool {
         !self.volume.is_empty() && self.bind_completed
     }

@@ -1,4 +1,4 @@
-//! A storage class.
+//! Cached representation of a StorageClass.
 
 use coracle_runtime::informer::{Metadata, View};
 use serde::Deserialize;
@@ -6,17 +6,16 @@ use serde::Deserialize;
 use crate::view::metadata::RawMetadata;
 use coracle_runtime::informer::Labels;
 
-/// The provisioner of classes whose volumes nobody makes.
+/// The provisioner of classes without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// When claims get their volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum BindingMode {
     Immediate,
     WaitForFirstConsumer,
 }
 
-/// A storage class.
+/// A StorageClass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawClass")]
 pub struct StorageClass {
@@ -26,7 +25,7 @@ pub struct StorageClass {
     pub(crate) allowed_topologies: Box<[Topology]>,
 }
 
-/// Labels of nodes for which volumes can be made, each with the values it may have.
+/// Node labels for which volumes can be provisioned, each with its allowed values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Topology {
@@ -41,17 +40,17 @@ struct Allowed {
 }
 
 impl StorageClass {
-    /// Whether claims wait until it is known where they are needed.
+    /// True if claims wait for their first consumer.
     pub(crate) fn waits(&self) -> bool {
         self.binding_mode == Some(BindingMode::WaitForFirstConsumer)
     }
 
-    /// Whether somebody makes volumes of it.
+    /// True if volumes are provisioned dynamically.
     pub(crate) fn is_provisioned(&self) -> bool {
         !self.provisioner.is_empty() && &*self.provisioner != NO_PROVISIONER
     }
 
-    /// Whether volumes can be made for a node with these labels.
+    /// True if volumes can be provisioned for a node with these labels.
     pub(crate) fn allows(&self, node: &Labels) -> bool {
         let fits = |allowed: &Allowed| {
             node.get(&allowed.key).is_some_and(|found| allowed.values.iter().any(|value| **value == *found))

@@ -1,4 +1,4 @@
-//! What drivers of volumes say of themselves and of nodes.
+//! Cached representations of CSI objects.
 
 use coracle_meta::quantity::Quantity;
 use coracle_meta::selector::LabelSelector;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::view::selector::parsed;
 
-/// What drivers are on a node.
+/// The CSI drivers of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct CsiNode {
@@ -22,7 +22,6 @@ pub(crate) struct CsiNodeSpec {
     pub(crate) drivers: Box<[Driver]>,
 }
 
-/// A driver on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Driver {
@@ -37,20 +36,20 @@ struct Allocatable {
 }
 
 impl CsiNode {
-    /// How many volumes of a driver the node can have; none if nobody says.
+    /// The maximum number of volumes of a driver; none if there is no limit.
     pub(crate) fn limit(&self, driver: &str) -> Option<usize> {
         let driver = self.spec.drivers.iter().find(|found| *found.name == *driver)?;
         driver.allocatable.as_ref()?.count
     }
 
-    /// Whether more volumes of some driver fit than before.
+    /// True if the limit of any driver increased.
     pub(crate) fn allows_more_than(&self, old: &Self) -> bool {
         let limit_of = |driver: &Driver| driver.allocatable.as_ref().and_then(|most| most.count).unwrap_or(0);
         self.spec.drivers.iter().any(|driver| limit_of(driver) > old.limit(&driver.name).unwrap_or(0))
     }
 }
 
-/// A driver, and what is expected of who schedules for it.
+/// A CSI driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct CsiDriver {
@@ -61,19 +60,19 @@ pub struct CsiDriver {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct CsiDriverSpec {
-    /// Whether it tells how much room is left, so that it is to be looked at.
+    /// True if the driver publishes its capacity for the scheduler to check.
     pub(crate) storage_capacity: Option<bool>,
 }
 
-/// How much room a driver has left for some nodes.
+/// Storage capacity of a driver for a set of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawCapacity")]
 pub struct CsiStorageCapacity {
     pub(crate) metadata: Metadata,
     pub(crate) class: Box<str>,
-    /// Which nodes; none if none can use it.
+    /// The nodes that can access the storage; none if no node can.
     pub(crate) nodes: Option<Selector>,
-    /// The largest volume that can be made, in bytes; none if nobody knows.
+    /// The largest volume that can be provisioned, in bytes; none if unknown.
     pub(crate) largest: Option<i64>,
 }
 
@@ -98,7 +97,7 @@ impl From<RawCapacity> for CsiStorageCapacity {
     }
 }
 
-/// A volume on its way to a node, or there.
+/// An attachment of a volume to a node, requested or complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct VolumeAttachment {

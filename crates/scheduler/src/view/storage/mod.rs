@@ -1,4 +1,4 @@
-//! Of volumes and what they are made from, what decides where pods that use them may run.
+//! Cached representations of volumes and the objects they depend on.
 
 mod claim;
 mod class;
@@ -12,10 +12,10 @@ pub(crate) use csi::{CsiDriver, CsiNode, CsiStorageCapacity, VolumeAttachment};
 pub(crate) use pod_volume::{Disk, PodVolume};
 pub(crate) use volume::{ClaimRef, PersistentVolume};
 
-/// Where the class of a volume or claim stood before it had a field.
+/// The annotation that preceded `storageClassName`.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// How much room a list asks for or has, in bytes.
+/// The amount of `storage` in a resource list, in bytes.
 fn storage_of(list: &super::resources::ResourceList) -> i64 {
     list.get("storage").map_or(0, coracle_meta::quantity::Quantity::value)
 }

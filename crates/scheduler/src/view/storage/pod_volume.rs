@@ -1,16 +1,16 @@
-//! A volume as a pod names it.
+//! Volumes in pod specs.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// What a volume of a pod is, as far as it decides where the pod may run.
+/// A volume of a pod that restricts the nodes it can run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodVolume {
-    /// What a claim of this name stands for.
+    /// A PersistentVolumeClaim of this name.
     Claim(Box<str>),
-    /// A claim that was made for this pod alone.
+    /// The claim of a generic ephemeral volume.
     Ephemeral(Box<str>),
-    /// A disk that cannot be used on two nodes.
+    /// An in-tree disk that may not be used by several nodes.
     Disk(Disk),
 }
 
@@ -24,7 +24,7 @@ impl PodVolume {
     }
 }
 
-/// A disk a pod names itself.
+/// An in-tree disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
     Gce { name: Box<str>, read_only: bool },
@@ -34,7 +34,7 @@ pub(crate) enum Disk {
 }
 
 impl Disk {
-    /// Whether both are the same and cannot be used side by side.
+    /// True if both are the same disk and at least one use does not allow sharing.
     pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Gce { name: a, read_only: x }, Self::Gce { name: b, read_only: y })
@@ -117,12 +117,12 @@ struct RawRbd {
 }
 
 impl RawVolume {
-    /// The image it mounts, if it is one.
+    /// The image of an image volume.
     pub(in crate::view) fn image(&self) -> Option<&str> {
         self.image.as_ref().map(|image| &*image.reference)
     }
 
-    /// What of it counts, for a pod of this name; none if nothing does.
+    /// Parses the volume for a pod of this name; none if it does not restrict scheduling.
     pub(in crate::view) fn parse(self, pod: &str) -> Option<PodVolume> {
         if let Some(claim) = self.persistent_volume_claim {
             return Some(PodVolume::Claim(claim.claim_name));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_volumes_that_bind_a_pod_to_nodes_are_kept() {
+    fn only_volumes_that_restrict_scheduling_are_kept() {
         assert_eq!(volume(json!({"name": "v", "emptyDir": {}})), None);
         let claim = volume(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})).unwrap();
         assert_eq!(claim.claim_name(), Some("c"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_shared_only_by_those_who_read() {
+    fn disk_is_shared_by_readers_only() {
         let disk = |value| match volume(value) {
             Some(PodVolume::Disk(disk)) => disk,
             other => panic!("{other:?}"),

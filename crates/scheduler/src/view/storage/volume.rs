@@ -1,4 +1,4 @@
-//! A persistent volume.
+//! Cached representation of a PersistentVolume.
 
 use coracle_runtime::informer::{Metadata, View};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::view::metadata::RawMetadata;
 use crate::view::resources::ResourceList;
 use coracle_runtime::informer::Labels;
 
-/// A persistent volume.
+/// A PersistentVolume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "RawVolume")]
 pub struct PersistentVolume {
@@ -22,24 +22,24 @@ pub struct PersistentVolume {
     pub(crate) is_block: bool,
     pub(crate) attributes_class: Box<str>,
     pub(crate) claim: Option<ClaimRef>,
-    /// Where it can be reached from; none for everywhere.
+    /// Nodes that can access the volume; none for all nodes.
     pub(crate) node_affinity: Option<NodeSelector>,
-    /// Whether it is free to be claimed.
+    /// True if its phase is `Available`.
     pub(crate) is_available: bool,
     pub(crate) csi: Option<Csi>,
 }
 
-/// Whom a volume belongs to.
+/// The claim a volume is bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct ClaimRef {
     pub(crate) namespace: Box<str>,
     pub(crate) name: Box<str>,
-    /// Empty if it is kept for whoever comes with that name.
+    /// Empty if the volume is pre-bound to a claim of that name.
     pub(crate) uid: Box<str>,
 }
 
-/// Who looks after a volume, and what that driver knows it by.
+/// The CSI driver of a volume, and the driver's handle for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Csi {
@@ -48,12 +48,12 @@ pub(crate) struct Csi {
 }
 
 impl PersistentVolume {
-    /// Whether it can be reached from a node with these labels.
+    /// True if it can be accessed from a node with these labels.
     pub(crate) fn is_reachable(&self, node: &Labels) -> bool {
         self.node_affinity.as_ref().is_none_or(|affinity| affinity.matches_labels(node))
     }
 
-    /// Whether it belongs to this claim, or is kept for it.
+    /// True if it is bound or pre-bound to this claim.
     pub(crate) fn is_of(&self, claim: &Claim) -> bool {
         self.claim.as_ref().is_some_and(|owner| {
             owner.name == claim.metadata.name

@@ -1,4 +1,4 @@
-//! A server and everything that acts on it.
+//! A server with everything that acts on it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,49 +15,50 @@ use tokio_util::sync::CancellationToken;
 
 use crate::faults::{Connection, Faults};
 use crate::history::History;
-use crate::measured::Measurements;
-use crate::people::People;
+use crate::resource_metrics::Measurements;
+use crate::users::Users;
 
-/// When it all begins: some day in 2026.
+/// The start of every run, in 2026.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 
-/// One can go, and another is left. No more, for each renews its lease all the time.
+/// One can be deleted while another is left. Not more, because each renews its lease all the time.
 pub(crate) const NODES: u32 = 2;
 
-/// The longest time between two disturbances, and that something is away then.
+/// The longest time between two disturbances, and that a component is away.
 const MAX_PEACE_S: u64 = 60;
 const MAX_AWAY_MS: u64 = 5_000;
 
-/// The longest time that something cannot reach the server, and that nodes cannot, which would be given up. What is
-/// cut off for longer also takes longer to come back.
+/// The longest time that a component is disconnected, and that the kubelets are, which would be marked
+/// unreachable otherwise. A longer disconnection also takes longer to recover.
 const MAX_CUT_OFF_MS: u64 = 20_000;
 const MAX_NODES_CUT_OFF_MS: u64 = 5_000;
 
-/// The longest time between two nodes that go, and that one is away: longer than until its pods are given up.
+/// The longest time between two deletions of nodes, and that a node is away: longer than until its pods are
+/// evicted.
 const MAX_NODE_PEACE_S: u64 = 200;
 const MAX_NODE_AWAY_S: u64 = 90;
 
-/// The longest time of which the server knows what happened.
+/// The longest history that the store keeps.
 const MAX_HISTORY_S: u64 = 60;
 
-/// How far the clock jumps at most.
+/// The longest clock jump.
 const MAX_JUMP_MS: u64 = 60_000;
 
-pub(crate) struct World {
+pub(crate) struct ControlPlane {
     clock: RuntimeClock,
     server: ApiServer,
     faults: Arc<Faults>,
-    pub(crate) people: People,
+    pub(crate) users: Users,
     pub(crate) history: History,
     components: [Component; 3],
-    /// Whether all clusters are followed, and not the only one there is: that is done in another way.
+    /// Use informers of all clusters, and not of the default cluster only; the code paths differ.
     follows_all: bool,
     rng: Rng,
-    /// Dropped with the world.
+    /// Stopped when dropped.
     _watches: Vec<Task<()>>,
 }
 
-/// Something that follows the API and acts on it.
+/// A component with a manager.
 struct Component {
     user: &'static str,
     program: &'static str,
@@ -67,10 +68,10 @@ struct Component {
     running: Option<(CancellationToken, Task<()>)>,
 }
 
-impl World {
+impl ControlPlane {
     pub(crate) async fn begin(rng: &mut Rng, trace: bool) -> Self {
         let clock = RuntimeClock::starting_at(BEGINNING);
-        // Whoever has not heard anything for so long before its watch broke off must begin again.
+        // A watch that has been silent for longer before it broke off has to relist.
         let max_age = Duration::from_secs(1 + rng.below(MAX_HISTORY_S));
         let compaction = CompactionPolicy { max_age, ..CompactionPolicy::default() };
         let store = memory::open(memory::Options { clock: clock.clock(), compaction });
@@ -80,31 +81,31 @@ impl World {
         let server = ApiServer::new(HealthChecks::new(CancellationToken::new()), registry, clock.clock())
             .with_metrics_source(Arc::new(measurements));
         server.bootstrap(&Site::default()).await.unwrap();
-        let (people, faults) = (People::new(&server), Faults::new(rng.fork(), trace));
-        let (history, watches) = History::begin(&people, trace).await;
+        let (users, faults) = (Users::new(&server), Faults::new(rng.fork(), trace));
+        let (history, watches) = History::begin(&users, trace).await;
         watched.get_or_init(|| history.clone());
         let components = components();
         let follows_all = rng.one_in(2);
-        let mut world = Self {
+        let mut control_plane = Self {
             clock,
             server,
             faults,
-            people,
+            users,
             history,
             components,
             follows_all,
             rng: rng.fork(),
             _watches: watches,
         };
-        create_nodes(&world.server, &world.clock.clock()).await;
-        for which in 0..world.components.len() {
-            world.start(which);
+        create_nodes(&control_plane.server, &control_plane.clock.clock()).await;
+        for index in 0..control_plane.components.len() {
+            control_plane.start(index);
         }
-        world
+        control_plane
     }
 
-    fn start(&mut self, which: usize) {
-        let component = &mut self.components[which];
+    fn start(&mut self, index: usize) {
+        let component = &mut self.components[index];
         let client =
             self.faults.client(&self.server, component.user, component.program, &component.connection);
         let clock = self.clock.clock();
@@ -121,34 +122,34 @@ impl World {
         component.running = Some((stop, running));
     }
 
-    /// Stops and starts things and sets the clock, now and then, for ever.
+    /// Stops, disconnects and restarts components and sets the clock at random times, for ever.
     pub(crate) async fn disturb(&mut self) {
         loop {
             let peace = Duration::from_millis(self.rng.below(MAX_PEACE_S * 1000));
             tokio::time::sleep(peace).await;
-            let which = usize::try_from(self.rng.below(self.components.len() as u64)).unwrap();
+            let index = usize::try_from(self.rng.below(self.components.len() as u64)).unwrap();
             match self.rng.below(5) {
                 0 => self.jump(),
-                1 => self.stop(which).await,
-                2 => self.cut_off(which).await,
-                // Killed: whatever it was at is never finished.
-                _ => self.components[which].running = None,
+                1 => self.stop(index).await,
+                2 => self.cut_off(index).await,
+                // Killed: its reconciles in progress are never completed.
+                _ => self.components[index].running = None,
             }
-            // At least a moment, so that what was killed is gone.
+            // At least a millisecond, so that the killed component is gone.
             tokio::time::sleep(Duration::from_millis(1 + self.rng.below(MAX_AWAY_MS))).await;
             self.start_missing();
         }
     }
 
-    /// Takes a node away and brings it back, now and then, for ever.
-    pub(crate) fn trouble_nodes(&mut self) -> impl Future<Output = ()> + use<> {
-        let (people, server, clock, mut rng) =
-            (self.people.clone(), self.server.clone(), self.clock.clock(), self.rng.fork());
+    /// Deletes and recreates nodes at random times, for ever.
+    pub(crate) fn disturb_nodes(&mut self) -> impl Future<Output = ()> + use<> {
+        let (users, server, clock, mut rng) =
+            (self.users.clone(), self.server.clone(), self.clock.clock(), self.rng.fork());
         async move {
             loop {
                 tokio::time::sleep(Duration::from_secs(rng.below(MAX_NODE_PEACE_S))).await;
                 let path = format!("/api/v1/nodes/fake-{}", rng.below(u64::from(NODES)));
-                people.delete(&path, &Value::Null).await;
+                users.delete(&path, &Value::Null).await;
                 tokio::time::sleep(Duration::from_secs(rng.below(MAX_NODE_AWAY_S))).await;
                 create_nodes(&server, &clock).await;
             }
@@ -160,51 +161,51 @@ impl World {
         self.clock.jump(if self.rng.one_in(2) { millis } else { -millis });
     }
 
-    /// Leaves a component alone with what it knows for a while.
-    async fn cut_off(&mut self, which: usize) {
-        self.components[which].connection.cut();
-        let longest = self.components[which].max_cut_off_ms;
+    /// Disconnects a component for a while.
+    async fn cut_off(&mut self, index: usize) {
+        self.components[index].connection.cut();
+        let longest = self.components[index].max_cut_off_ms;
         tokio::time::sleep(Duration::from_millis(self.rng.below(longest))).await;
-        self.components[which].connection.restore();
+        self.components[index].connection.restore();
     }
 
-    async fn stop(&mut self, which: usize) {
-        if let Some((stop, running)) = self.components[which].running.take() {
+    async fn stop(&mut self, index: usize) {
+        if let Some((stop, running)) = self.components[index].running.take() {
             stop.cancel();
             running.await.unwrap();
         }
     }
 
     fn start_missing(&mut self) {
-        for which in 0..self.components.len() {
-            if self.components[which].running.is_none() {
-                self.start(which);
+        for index in 0..self.components.len() {
+            if self.components[index].running.is_none() {
+                self.start(index);
             }
         }
     }
 
-    /// From now on nothing goes wrong.
-    pub(crate) async fn calm(&mut self) {
-        self.faults.calm();
+    /// Ends all faults and restores all components.
+    pub(crate) async fn end_disturbances(&mut self) {
+        self.faults.disable();
         self.components.iter().for_each(|component| component.connection.restore());
         create_nodes(&self.server, &self.clock.clock()).await;
         self.start_missing();
     }
 
-    /// Stops everything. All requests there were, in one number, and how many.
+    /// Stops all components. Returns the digest and the number of requests.
     pub(crate) async fn end(mut self) -> (u64, u64) {
-        for which in 0..self.components.len() {
-            self.stop(which).await;
+        for index in 0..self.components.len() {
+            self.stop(index).await;
         }
         self.faults.digest()
     }
 }
 
-/// Makes the nodes that are not there.
+/// Creates the nodes that do not exist.
 async fn create_nodes(server: &ApiServer, clock: &Clock) {
     let quiet = Faults::new(Rng::seeded(0), false);
-    quiet.calm();
-    let client = quiet.client(server, "people", "kubectl", &Connection::default());
+    quiet.disable();
+    let client = quiet.client(server, "users", "kubectl", &Connection::default());
     fake::create_nodes(&client, &FakeNodes::new(NODES), clock).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! What is remembered of pods that were accepted: since when, to the millisecond, and their addresses.
+//! Acceptance time, in milliseconds, and address of accepted pods.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -7,40 +7,39 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use coracle_base::Timestamp;
 use coracle_runtime::{ClusterId, ObjectKey};
 
-/// The first address of pods, and how many there are: 10.128.0.0/10.
+/// The first pod address, and the number of pod addresses: 10.128.0.0/10.
 const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 const POD_ADDRESSES: u32 = 1 << 22;
 
-/// The first address of nodes, and how many there are: 10.192.0.0/11 by number, and as many by name.
+/// The first node address, and the number of node addresses: 10.192.0.0/11 by number, and as many by name.
 const FIRST_NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
 const NODE_ADDRESSES: u32 = 1 << 21;
 
-/// A pod that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Accepted {
-    /// Which one, should another of the same name follow.
+    /// UID, which distinguishes it from a later pod of the same name.
     pub(super) uid: Box<str>,
     pub(super) at: Timestamp,
     pub(super) ip: Ipv4Addr,
 }
 
-/// All pods that were accepted. Forgotten with the process: what the API says of a pod is enough to go on.
+/// All accepted pods. Not persisted: the pod's status in the API is enough to continue.
 #[derive(Debug, Default)]
-pub(super) struct Hosted {
+pub(super) struct AcceptedPods {
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     accepted: HashMap<ObjectKey, Accepted>,
-    /// By cluster: each has a network of its own.
+    /// By cluster: each has its own pod network.
     taken: HashSet<(ClusterId, Ipv4Addr)>,
     next: u32,
 }
 
-impl Hosted {
-    /// The pod of this key and identity, accepted `at` if it was not before, with the address it had, if it
-    /// had one. `is_foreign` says of an address that a pod has it that was not accepted yet.
+impl AcceptedPods {
+    /// Returns the pod with this key and UID. If it is new, it is accepted `at` this time, with the address
+    /// it `had` if any. `is_foreign` is true for the addresses of pods that were not accepted yet.
     pub(super) fn accept(
         &self,
         key: &ObjectKey,
@@ -50,8 +49,8 @@ impl Hosted {
         is_foreign: impl Fn(Ipv4Addr) -> bool,
     ) -> Accepted {
         let mut state = self.state();
-        if let Some(known) = state.accepted.get(key).filter(|known| *known.uid == *uid) {
-            return known.clone();
+        if let Some(existing) = state.accepted.get(key).filter(|existing| *existing.uid == *uid) {
+            return existing.clone();
         }
         state.release(key);
         let ip = had.unwrap_or_else(|| state.free(key.cluster(), is_foreign));
@@ -61,7 +60,7 @@ impl Hosted {
         accepted
     }
 
-    /// Forgets a pod that is gone.
+    /// Removes a deleted pod and frees its address.
     pub(super) fn release(&self, key: &ObjectKey) {
         self.state().release(key);
     }
@@ -78,12 +77,12 @@ impl State {
         }
     }
 
-    /// The address after the last one that nobody has. There are far more than pods.
+    /// The next free address. There are far more addresses than pods.
     fn free(&mut self, cluster: &ClusterId, is_foreign: impl Fn(Ipv4Addr) -> bool) -> Ipv4Addr {
         loop {
             self.next = (self.next + 1) % POD_ADDRESSES;
             let address = Ipv4Addr::from_bits(FIRST_POD_ADDRESS.to_bits() + self.next);
-            // The last octet is that of a machine, not of a network or of everyone in it.
+            // Network and broadcast addresses of /24 networks are skipped.
             let of_machine = !matches!(address.octets()[3], 0 | 255);
             if of_machine && !self.taken.contains(&(cluster.clone(), address)) && !is_foreign(address) {
                 return address;
@@ -92,7 +91,7 @@ impl State {
     }
 }
 
-/// The address of a node: by its number if its name ends with one, else by its name.
+/// The address of a node: by the number at the end of its name, otherwise by a hash of the name.
 pub(super) fn node_address(name: &str) -> Ipv4Addr {
     let before = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name[before.len()..].parse::<u32>().ok().filter(|number| *number + 1 < NODE_ADDRESSES);
@@ -103,7 +102,7 @@ pub(super) fn node_address(name: &str) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST_NODE_ADDRESS.to_bits() + offset)
 }
 
-/// A number that is the same for a name at all times (FNV-1a).
+/// A stable hash of a name (FNV-1a).
 pub(super) fn hash(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -113,30 +112,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_nobody_elses() {
-        let hosted = Hosted::default();
+    fn pod_addresses_are_unique_within_a_cluster() {
+        let accepted_pods = AcceptedPods::default();
         let key = |name: &str| ObjectKey::namespaced(ClusterId::default(), "n", name);
         let taken = Ipv4Addr::new(10, 128, 0, 2);
         let accept = |name, uid, had| {
             let at = Timestamp::from_millis(7);
-            hosted.accept(&key(name), uid, at, had, |address| address == taken).ip.to_string()
+            accepted_pods.accept(&key(name), uid, at, had, |address| address == taken).ip.to_string()
         };
         assert_eq!(accept("a", "u1", None), "10.128.0.1");
-        assert_eq!(accept("a", "u1", None), "10.128.0.1", "it keeps its own");
+        assert_eq!(accept("a", "u1", None), "10.128.0.1", "the pod keeps its address");
         assert_eq!(accept("b", "u2", None), "10.128.0.3");
         assert_eq!(accept("c", "u3", Some(taken)), "10.128.0.2");
-        assert_eq!(accept("a", "u4", None), "10.128.0.4", "another pod of that name");
+        assert_eq!(accept("a", "u4", None), "10.128.0.4", "a recreated pod gets a new address");
         let elsewhere = ObjectKey::namespaced(ClusterId::new("blue"), "n", "a");
         let address = Ipv4Addr::new(10, 128, 0, 4);
-        hosted.accept(&elsewhere, "u5", Timestamp::from_millis(7), Some(address), |_| false);
-        hosted.release(&elsewhere);
-        assert!(hosted.state().taken.contains(&(ClusterId::default(), address)), "another cluster's");
-        hosted.release(&key("a"));
-        assert_eq!(hosted.state().accepted.len(), 2);
+        accepted_pods.accept(&elsewhere, "u5", Timestamp::from_millis(7), Some(address), |_| false);
+        accepted_pods.release(&elsewhere);
+        assert!(
+            accepted_pods.state().taken.contains(&(ClusterId::default(), address)),
+            "the address of another cluster stays allocated"
+        );
+        accepted_pods.release(&key("a"));
+        assert_eq!(accepted_pods.state().accepted.len(), 2);
     }
 
     #[test]
-    fn nodes_have_addresses_by_number_or_name() {
+    fn node_address_follows_from_number_or_name() {
         assert_eq!(node_address("fake-0").to_string(), "10.192.0.1");
         assert_eq!(node_address("fake-4999").to_string(), "10.192.19.136");
         let named = node_address("worker");

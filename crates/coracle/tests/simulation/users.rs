@@ -1,4 +1,4 @@
-//! Those to whom nothing bad happens: the people who want things, and whoever watches.
+//! Users and observers: clients without faults.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use tower::ServiceExt;
 
 /// A client that always reaches the server.
 #[derive(Clone)]
-pub(crate) struct People {
+pub(crate) struct Users {
     server: ApiServer,
     peer: PeerIdentity,
 }
 
-/// A user who may do everything.
+/// A user with all permissions.
 pub(crate) fn identity(user: &str) -> PeerIdentity {
     let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
     PeerIdentity(Some(Arc::new(Identity { name: user.to_owned(), groups, ..Identity::default() })))
 }
 
-impl People {
+impl Users {
     pub(crate) fn new(server: &ApiServer) -> Self {
-        Self { server: server.clone(), peer: identity("people") }
+        Self { server: server.clone(), peer: identity("users") }
     }
 
     pub(crate) async fn create(&self, path: &str, object: &Value) -> Value {
@@ -35,7 +35,7 @@ impl People {
         self.send(Method::GET, path, &Value::Null).await
     }
 
-    /// Changes what the merge patch says.
+    /// Applies a merge patch.
     pub(crate) async fn patch(&self, path: &str, patch: &Value) -> Value {
         self.send(Method::PATCH, path, patch).await
     }
@@ -44,7 +44,7 @@ impl People {
         self.send(Method::DELETE, path, options).await
     }
 
-    /// What the server answers; null if what was meant is not there, or is there already, or cannot be now.
+    /// The response body; null for 403, 404 and 409.
     async fn send(&self, method: Method, path: &str, body: &Value) -> Value {
         let what = format!("{method} {path}");
         let answer = self.ask(method, path, body).await;
@@ -52,13 +52,13 @@ impl People {
         let bytes = answer.into_body().collect().await.unwrap().to_bytes();
         match code {
             200..300 => serde_json::from_slice(&bytes).unwrap(),
-            // Also for what is made in a namespace that is going.
+            // 403 is also the response to creations in a terminating namespace.
             403 | 404 | 409 => Value::Null,
             _ => panic!("{what}: {code} {}", String::from_utf8_lossy(&bytes)),
         }
     }
 
-    /// Asks, and leaves it to the caller what to do with the answer.
+    /// Sends a request and returns the whole response.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: &Value) -> Response<ResponseBody> {
         let media_type =
             if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };

@@ -1,4 +1,4 @@
-//! What pods use, as the autoscaler is told: what their deployment has to do, shared among those that are ready.
+//! Resource usage for the autoscaler: the load of a deployment, shared by its ready pods.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use serde_json::Value;
 use crate::history::History;
 use crate::state::{DEPLOYMENTS, PODS, State, app, is_active, is_ready, name, text};
 
-/// The annotation of a deployment that says what its pods have to do together, in thousandths of a processor.
+/// Annotation of a deployment with the total load of its pods, in thousandths of a CPU.
 pub(crate) const LOAD: &str = "simulation/load";
 
-/// Over which time usage is said to have been measured.
+/// The reported measurement window.
 const WINDOW: Duration = Duration::from_secs(15);
 
 pub(crate) struct Measurements {
     pub(crate) clock: Clock,
-    /// What there is; set as soon as somebody watches it.
+    /// The current state; set once the history is recorded.
     pub(crate) history: Arc<OnceLock<History>>,
 }
 
@@ -29,7 +29,7 @@ impl MetricsSource for Measurements {
 
     fn pods(&self, _cluster: &str, namespace: &str) -> Vec<PodUsage> {
         let Some(history) = self.history.get() else { return Vec::new() };
-        history.look(|state| {
+        history.with_state(|state| {
             let ready = state.list(PODS, namespace).filter(|pod| is_active(pod) && is_ready(pod));
             ready.map(|pod| self.of_pod(state, namespace, pod)).collect()
         })

@@ -1,4 +1,4 @@
-//! Everything that is known of a cluster when a pod is scheduled.
+//! State of one cluster that plugins read during a scheduling cycle.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,64 +12,63 @@ use crate::storage::Storage;
 use crate::view::Pod;
 use crate::view::workload::{BySelector, BySet, DisruptionBudget, Namespace};
 
-/// An object by namespace and name.
+/// Objects by namespace and name.
 type ByName<T> = HashMap<(Box<str>, Box<str>), Arc<T>>;
 
-/// What is known.
+/// The cached state of one cluster.
 #[derive(Debug, Default)]
-pub struct World {
-    /// Whose it is.
+pub struct ClusterState {
     pub(crate) cluster: ClusterId,
     pub(crate) cache: Cache,
     pub(crate) storage: Storage,
     pub(crate) workloads: Workloads,
-    /// Pods that were promised a node.
+    /// Pods nominated to nodes.
     pub(crate) nominated: Nominated,
 }
 
-impl World {
-    /// Nothing is known of a cluster.
+impl ClusterState {
+    /// An empty cluster.
     pub(crate) fn new(cluster: ClusterId) -> Self {
         Self { cluster, ..Self::default() }
     }
 
-    /// Whose it is.
+    /// The ID of the cluster.
     pub fn cluster(&self) -> &ClusterId {
         &self.cluster
     }
 
-    /// Every node, in the order in which they are looked at.
+    /// All nodes, in the order in which they are examined.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeInfo> {
-        self.cache.known_order().iter().map(|index| self.cache.info(*index))
+        self.cache.cached_order().iter().map(|index| self.cache.info(*index))
     }
 
-    /// A node.
+    /// A node by name.
     pub fn node(&self, name: &str) -> Option<&NodeInfo> {
         self.cache.find(name)
     }
 
-    /// A pod that has a node, or soon will have.
+    /// A pod that is assigned to a node or assumed on one.
     pub fn placed_pod(&self, uid: &str) -> Option<&Arc<Pod>> {
         self.cache.pod(uid)
     }
 
-    /// Pods that were promised a node, and wait until others have gone from it.
+    /// Pods nominated to a node, which wait until their victims have left it.
     pub fn nominated_pods(&self, node: &str) -> &[Arc<Pod>] {
         self.nominated.on(node)
     }
 
-    /// The labels of a namespace; none if it is not known.
+    /// The labels of a namespace; empty if it does not exist.
     pub fn namespace_labels(&self, name: &str) -> &Labels {
         self.workloads.namespace_labels(name)
     }
 
-    /// What caches and requests know a pod by.
+    /// The key of a pod for informers and requests.
     pub fn key_of(&self, pod: &Pod) -> ObjectKey {
         ObjectKey::namespaced(self.cluster.clone(), &*pod.metadata.namespace, &*pod.metadata.name)
     }
 }
 
-/// What pods belong to.
+/// Objects that group pods.
 #[derive(Debug, Default)]
 pub(crate) struct Workloads {
     pub(crate) namespaces: HashMap<Box<str>, Arc<Namespace>>,
@@ -82,7 +81,7 @@ pub(crate) struct Workloads {
 }
 
 impl Workloads {
-    /// The labels of a namespace; none if it is not known, as upstream has it.
+    /// The labels of a namespace; empty if it does not exist, as in kube-scheduler.
     pub(crate) fn namespace_labels(&self, name: &str) -> &Labels {
         static NONE: std::sync::LazyLock<Labels> = std::sync::LazyLock::new(Labels::default);
         self.namespaces.get(name).map_or(&NONE, |namespace| &namespace.labels)
@@ -98,7 +97,7 @@ impl Workloads {
         services.map(|service| &**service).filter(|service| service.selects(labels))
     }
 
-    /// Notes a service as it is now; none if it is gone.
+    /// Adds, updates or removes (none) a service.
     pub(crate) fn set_service(&mut self, namespace: &str, name: &str, service: Option<Arc<BySet>>) {
         let of_namespace = self.services.entry(namespace.into()).or_default();
         match service {

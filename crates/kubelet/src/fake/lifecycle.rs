@@ -1,4 +1,4 @@
-//! What a pod as a whole is doing at a given time.
+//! The state of a whole pod at a given time.
 
 use std::time::Duration;
 
@@ -8,68 +8,69 @@ use super::rules::{ContainerRules, PodRules, SIGKILL_EXIT_CODE, Termination, is_
 use super::run::{Exit, Run, State};
 use super::view::{Container, Phase, Pod, RestartPolicy};
 
-/// What a kubelet says of a pod that took too long (`active_deadline.go`).
+/// Reason and message of a pod that exceeded its deadline, as in the kubelet (`active_deadline.go`).
 const DEADLINE_REASON: &str = "DeadlineExceeded";
 const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
-/// What a pod is doing.
+/// The state of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Life {
+pub(super) struct PodLifecycle {
     pub(super) phase: Phase,
     pub(super) reason: Box<str>,
     pub(super) message: Box<str>,
     pub(super) init_containers: Vec<Run>,
     pub(super) containers: Vec<Run>,
     pub(super) ephemeral_containers: Vec<Run>,
-    /// Its deletion is complete, as far as its node is concerned.
+    /// True if the kubelet's part of its deletion is complete.
     pub(super) is_gone: bool,
-    /// When something about it changes next.
+    /// The next time at which the state changes.
     pub(super) next: Option<Timestamp>,
 }
 
-impl Life {
-    /// What `pod` does at `now`, if its node accepted it at `accepted`.
+impl PodLifecycle {
+    /// The state of `pod` at `now`, if its node accepted it at `accepted`.
     pub(super) fn at(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
         let ends = ends(pod, rules, accepted);
         let termination = termination(pod, rules);
         let ended = ends.as_ref().filter(|end| end.at <= now);
         let stopped = termination.filter(|termination| termination.at <= now);
-        // Whatever came first decides; what happens later happens to a pod that is over.
-        let mut life = match (ended, stopped) {
+        // The earlier of the two decides; the later one finds a pod that has ended.
+        let mut lifecycle = match (ended, stopped) {
             (Some(end), stopped) if stopped.is_none_or(|stopped| end.at <= stopped.at) => {
-                let mut life = Self::running(pod, rules, accepted, end.at);
-                if !life.phase.is_terminal() {
-                    life.stop(SIGKILL_EXIT_CODE, end.at);
+                let mut lifecycle = Self::running(pod, rules, accepted, end.at);
+                if !lifecycle.phase.is_terminal() {
+                    lifecycle.stop(SIGKILL_EXIT_CODE, end.at);
                     let (reason, message) = (end.reason.clone(), end.message.clone());
-                    life = Self { phase: end.phase, reason, message, ..life };
+                    lifecycle = Self { phase: end.phase, reason, message, ..lifecycle };
                 }
-                life
+                lifecycle
             }
             (_, Some(stopped)) => {
-                // Deletions are timed in whole seconds; none comes before the pod did.
+                // Deletion timestamps have whole seconds and may precede the acceptance.
                 let at = stopped.at.max(accepted);
-                let mut life = Self::running(pod, rules, accepted, at);
-                life.stop(stopped.exit_code, at);
-                life
+                let mut lifecycle = Self::running(pod, rules, accepted, at);
+                lifecycle.stop(stopped.exit_code, at);
+                lifecycle
             }
             (_, None) => Self::running(pod, rules, accepted, now),
         };
-        life.is_gone = stopped.is_some() || vanishes(rules, accepted).is_some_and(|vanishes| vanishes <= now);
+        lifecycle.is_gone =
+            stopped.is_some() || vanishes(rules, accepted).is_some_and(|vanishes| vanishes <= now);
         let other_ends = [ends.map(|end| end.at), termination.map(|stop| stop.at), vanishes(rules, accepted)];
-        let next = other_ends.into_iter().chain([life.next]).flatten().filter(|at| *at > now).min();
-        // A pod that is over changes only by being deleted, and that is a change of the object.
-        life.next = next;
-        life
+        let next = other_ends.into_iter().chain([lifecycle.next]).flatten().filter(|at| *at > now).min();
+        // A pod that ended changes only by its deletion, and that is a change of the object.
+        lifecycle.next = next;
+        lifecycle
     }
 
-    /// A pod that somebody else has brought to its end is stopped at once.
+    /// The state of a pod whose phase another client set to a final one: its containers stop at once.
     pub(super) fn ended_by_others(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
-        let mut life = Self::running(pod, rules, accepted, now);
-        life.stop(SIGKILL_EXIT_CODE, now);
-        Self { phase: pod.status.phase, ..life }
+        let mut lifecycle = Self::running(pod, rules, accepted, now);
+        lifecycle.stop(SIGKILL_EXIT_CODE, now);
+        Self { phase: pod.status.phase, ..lifecycle }
     }
 
-    /// What it does as long as nobody ends it.
+    /// The state without deletion, deadline and end by rule.
     fn running(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
         let begin = rules.start_after.duration().map(|delay| accepted + delay);
         let (init_containers, begin) = initialized(pod, rules, begin, now);
@@ -81,7 +82,7 @@ impl Life {
                 None => Run::waiting(None),
             })
             .collect();
-        let mut life = Self {
+        let mut lifecycle = Self {
             phase: phase(pod.spec.restart_policy, &init_containers, &containers),
             reason: Box::default(),
             message: Box::default(),
@@ -91,18 +92,19 @@ impl Life {
             is_gone: false,
             next: None,
         };
-        life.ephemeral_containers = ephemeral(pod, rules, life.phase, now);
-        if life.phase.is_terminal() {
-            // Sidecars end with the last of the others.
-            let finished = life.finished().unwrap_or(now);
-            life.init_containers =
-                life.init_containers.into_iter().map(|run| run.stopped(0, finished)).collect();
+        lifecycle.ephemeral_containers = ephemeral(pod, rules, lifecycle.phase, now);
+        if lifecycle.phase.is_terminal() {
+            // Sidecars stop with the last of the other containers.
+            let finished = lifecycle.finished().unwrap_or(now);
+            lifecycle.init_containers =
+                lifecycle.init_containers.into_iter().map(|run| run.stopped(0, finished)).collect();
         }
         if !rules.ready {
-            life.containers.iter_mut().for_each(|run| run.ready = false);
+            lifecycle.containers.iter_mut().for_each(|run| run.ready = false);
         }
-        life.next = life.all().chain(&life.ephemeral_containers).filter_map(|run| run.next).min();
-        life
+        lifecycle.next =
+            lifecycle.all().chain(&lifecycle.ephemeral_containers).filter_map(|run| run.next).min();
+        lifecycle
     }
 
     fn stop(&mut self, code: i32, now: Timestamp) {
@@ -114,7 +116,7 @@ impl Life {
         self.next = None;
     }
 
-    /// When the last of its containers ended.
+    /// The time at which the last container ended.
     fn finished(&self) -> Option<Timestamp> {
         let exit = |run: &Run| match run.state {
             State::Exited(Exit { finished, .. }) => Some(finished),
@@ -178,13 +180,14 @@ fn termination(pod: &Pod, rules: &PodRules) -> Option<StopsAt> {
     }
 }
 
-/// The ephemeral containers of a pod. They can be added at any time, so each starts when it is first seen; its status
-/// has the time afterwards. None is restarted, and none has readiness.
+/// The ephemeral containers of a pod. They can be added at any time, so each starts when it is first seen;
+/// afterwards the time is read from its status. They are never restarted, and have no readiness.
 fn ephemeral(pod: &Pod, rules: &PodRules, phase: Phase, now: Timestamp) -> Vec<Run> {
     let containers = pod.spec.ephemeral_containers.iter().zip(&rules.ephemeral_containers);
     let run = |(container, rules): (&Container, &ContainerRules)| {
-        let known = pod.status.ephemeral_container_statuses.iter().find(|known| known.name == container.name);
-        match known.and_then(|known| known.state.started_at()) {
+        let status =
+            pod.status.ephemeral_container_statuses.iter().find(|status| status.name == container.name);
+        match status.and_then(|status| status.state.started_at()) {
             None if phase != Phase::Running => Run::waiting(None),
             started => {
                 let run = Run::at(rules, RestartPolicy::Never, started.unwrap_or(now), now);
@@ -195,7 +198,8 @@ fn ephemeral(pod: &Pod, rules: &PodRules, phase: Phase, now: Timestamp) -> Vec<R
     containers.map(run).collect()
 }
 
-/// The init containers, one after the other, and when the others may start.
+/// The states of the init containers, which run one after the other, and the time at which the app
+/// containers may start.
 fn initialized(
     pod: &Pod,
     rules: &PodRules,
@@ -212,7 +216,7 @@ fn initialized(
         let policy = if is_sidecar(container) {
             RestartPolicy::Always
         } else {
-            // What has done its part is not started again, whatever the policy.
+            // An init container that succeeded is not restarted, whatever the policy.
             init_policy(pod.spec.restart_policy)
         };
         let mut run = Run::at(rules, policy, starts, now);
@@ -226,7 +230,7 @@ fn initialized(
         }
         runs.push(run);
     }
-    // None of the others can start before their time has come.
+    // `begin` may be in the future; the app containers wait until then.
     (runs, begin)
 }
 
@@ -234,7 +238,7 @@ fn init_policy(policy: RestartPolicy) -> RestartPolicy {
     if policy == RestartPolicy::Never { RestartPolicy::Never } else { RestartPolicy::OnFailure }
 }
 
-/// The phase that follows from the containers (`getPhase` in `kubelet_pods.go`).
+/// The phase that follows from the container states (`getPhase` in `kubelet_pods.go`).
 fn phase(policy: RestartPolicy, init_containers: &[Run], containers: &[Run]) -> Phase {
     let failed = |run: &Run| matches!(run.state, State::Exited(exit) if exit.code != 0);
     if policy == RestartPolicy::Never && init_containers.iter().any(failed) {
@@ -259,8 +263,8 @@ mod tests {
         Timestamp::from_millis(ms)
     }
 
-    /// What a pod with these annotations and this spec does, accepted at 10 s.
-    fn life(annotations: &Value, spec: &Value, deletion: Option<(&str, i64)>, now: u64) -> Life {
+    /// The state of a pod with these annotations and this spec, accepted at 10 s.
+    fn lifecycle(annotations: &Value, spec: &Value, deletion: Option<(&str, i64)>, now: u64) -> PodLifecycle {
         let annotations: serde_json::Map<_, _> = annotations
             .as_object()
             .unwrap()
@@ -277,10 +281,10 @@ mod tests {
         }
         let pod: Pod = serde_json::from_value(pod).unwrap();
         let rules = PodRules::of(&pod, &Labels::default()).unwrap();
-        Life::at(&pod, &rules, at(10_000), at(now))
+        PodLifecycle::at(&pod, &rules, at(10_000), at(now))
     }
 
-    fn states(life: &Life) -> Vec<&'static str> {
+    fn states(lifecycle: &PodLifecycle) -> Vec<&'static str> {
         let name = |run: &Run| match run.state {
             Waiting => "waiting",
             BackingOff(_) => "backing off",
@@ -289,24 +293,28 @@ mod tests {
             Exited(_) => "failed",
             Lost => "lost",
         };
-        life.all().map(name).collect()
+        lifecycle.all().map(name).collect()
     }
 
     #[test]
-    fn a_plain_pod_runs_at_once_and_nothing_more_happens() {
-        let life = life(&json!({}), &json!({}), None, 10_000);
-        assert_eq!((life.phase, life.next), (Phase::Running, None));
-        assert!(life.containers[0].ready);
+    fn pod_without_rules_runs_at_once_and_stays_running() {
+        let lifecycle = lifecycle(&json!({}), &json!({}), None, 10_000);
+        assert_eq!((lifecycle.phase, lifecycle.next), (Phase::Running, None));
+        assert!(lifecycle.containers[0].ready);
     }
 
     #[test]
-    fn init_containers_go_one_after_the_other() {
+    fn init_containers_run_one_after_the_other() {
         let init = json!([{"name": "a"}, {"name": "s", "restartPolicy": "Always"}, {"name": "b"}]);
         let (rules, spec) =
             (json!({"init-after": "1s", "start-after": "1s"}), json!({"initContainers": init}));
         let check = |now, expected: &[&str], phase, next: Option<u64>| {
-            let life = life(&rules, &spec, None, now);
-            assert_eq!((&*states(&life), life.phase, life.next), (expected, phase, next.map(at)), "{now}");
+            let lifecycle = lifecycle(&rules, &spec, None, now);
+            assert_eq!(
+                (&*states(&lifecycle), lifecycle.phase, lifecycle.next),
+                (expected, phase, next.map(at)),
+                "{now}"
+            );
         };
         check(10_000, &["waiting", "waiting", "waiting", "waiting"], Phase::Pending, Some(11_000));
         check(11_000, &["running", "waiting", "waiting", "waiting"], Phase::Pending, Some(12_000));
@@ -315,58 +323,64 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_init_container_ends_a_pod_that_is_not_restarted() {
+    fn failed_init_container_fails_a_pod_that_is_not_restarted() {
         let (rules, init) = (json!({"init-exit-code": "1"}), json!([{"name": "a"}]));
-        let never = life(&rules, &json!({"initContainers": init, "restartPolicy": "Never"}), None, 10_000);
+        let never =
+            lifecycle(&rules, &json!({"initContainers": init, "restartPolicy": "Never"}), None, 10_000);
         assert_eq!((never.phase, &*states(&never)), (Phase::Failed, &["failed", "waiting"][..]));
-        let always = life(&rules, &json!({"initContainers": init}), None, 10_002);
+        let always = lifecycle(&rules, &json!({"initContainers": init}), None, 10_002);
         assert_eq!((always.phase, &*states(&always)), (Phase::Pending, &["backing off", "waiting"][..]));
     }
 
     #[test]
-    fn a_pod_finishes_with_all_its_containers_and_its_sidecars_with_it() {
+    fn pod_completes_with_its_containers_and_stops_its_sidecars() {
         let spec = json!({
             "restartPolicy": "Never",
             "initContainers": [{"name": "s", "restartPolicy": "Always"}],
             "containers": [{"name": "c"}, {"name": "d"}],
         });
         let rules = json!({"finish-after": "1s", "finish-after.container-d": "2s", "exit-code": "0"});
-        let half = life(&rules, &spec, None, 11_000);
+        let half = lifecycle(&rules, &spec, None, 11_000);
         assert_eq!((half.phase, &*states(&half)), (Phase::Running, &["running", "completed", "running"][..]));
-        let done = life(&rules, &spec, None, 12_000);
+        let done = lifecycle(&rules, &spec, None, 12_000);
         assert_eq!((done.phase, &*states(&done)), (Phase::Succeeded, &["completed"; 3][..]));
-        let failed = life(&json!({"finish-after": "0", "exit-code.container-d": "4"}), &spec, None, 12_000);
+        let failed =
+            lifecycle(&json!({"finish-after": "0", "exit-code.container-d": "4"}), &spec, None, 12_000);
         assert_eq!(failed.phase, Phase::Failed);
     }
 
     #[test]
-    fn a_crash_loop_stays_running() {
-        let looping = life(&json!({"finish-after": "0", "exit-code": "1"}), &json!({}), None, 10_002);
+    fn pod_in_a_crash_loop_stays_running() {
+        let looping = lifecycle(&json!({"finish-after": "0", "exit-code": "1"}), &json!({}), None, 10_002);
         assert_eq!((looping.phase, looping.next), (Phase::Running, Some(at(20_001))));
         assert_eq!((looping.containers[0].restarts, looping.containers[0].ready), (2, false));
     }
 
     #[test]
-    fn pods_end_by_rule_and_by_deadline() {
+    fn pod_ends_by_rule_or_by_deadline() {
         let evicted = json!({"phase-after": "Failed=5s", "phase-reason": "Evicted"});
-        assert_eq!(life(&evicted, &json!({}), None, 14_999).next, Some(at(15_000)));
-        let evicted = life(&evicted, &json!({}), None, 60_000);
+        assert_eq!(lifecycle(&evicted, &json!({}), None, 14_999).next, Some(at(15_000)));
+        let evicted = lifecycle(&evicted, &json!({}), None, 60_000);
         assert_eq!((evicted.phase, &*evicted.reason, evicted.next), (Phase::Failed, "Evicted", None));
-        let late = life(&json!({}), &json!({"activeDeadlineSeconds": 3}), None, 13_000);
+        let late = lifecycle(&json!({}), &json!({"activeDeadlineSeconds": 3}), None, 13_000);
         assert_eq!((late.phase, &*late.reason), (Phase::Failed, DEADLINE_REASON));
         let spec = json!({"activeDeadlineSeconds": 3, "restartPolicy": "Never"});
-        let done = life(&json!({"finish-after": "1s"}), &spec, None, 20_000);
-        assert_eq!((done.phase, &*done.reason), (Phase::Succeeded, ""), "it was done before");
+        let done = lifecycle(&json!({"finish-after": "1s"}), &spec, None, 20_000);
+        assert_eq!(
+            (done.phase, &*done.reason),
+            (Phase::Succeeded, ""),
+            "the pod completed before its deadline"
+        );
     }
 
     #[test]
-    fn a_deleted_pod_ends_when_its_rules_say_and_at_its_grace_at_the_latest() {
+    fn deleted_pod_ends_by_rule_and_within_its_grace_period() {
         // Deleted at 20 s with a grace of 30 s.
         let deletion = Some(("1970-01-01T00:00:50Z", 30));
         let check = |rules: Value, now, gone, next: Option<u64>| {
-            let life = life(&rules, &json!({}), deletion, now);
-            assert_eq!((life.is_gone, life.next), (gone, next.map(at)), "{rules} at {now}");
-            life
+            let lifecycle = lifecycle(&rules, &json!({}), deletion, now);
+            assert_eq!((lifecycle.is_gone, lifecycle.next), (gone, next.map(at)), "{rules} at {now}");
+            lifecycle
         };
         let at_once = check(json!({}), 20_000, true, None);
         assert_eq!((at_once.phase, &*states(&at_once)), (Phase::Failed, &["failed"][..]));
@@ -383,21 +397,21 @@ mod tests {
     fn ephemeral_container_starts_when_it_is_first_seen_and_ends_by_its_command() {
         let spec =
             json!({"ephemeralContainers": [{"name": "shell"}, {"name": "once", "command": ["sleep", "5"]}]});
-        let seen = life(&json!({}), &spec, None, 60_000);
-        let states = |life: &Life| -> Vec<State> {
-            life.ephemeral_containers.iter().map(|run| run.state.clone()).collect()
+        let seen = lifecycle(&json!({}), &spec, None, 60_000);
+        let states = |lifecycle: &PodLifecycle| -> Vec<State> {
+            lifecycle.ephemeral_containers.iter().map(|run| run.state.clone()).collect()
         };
         assert_eq!(states(&seen), [Running { since: at(60_000) }, Running { since: at(60_000) }]);
         assert_eq!((seen.phase, seen.next), (Phase::Running, Some(at(65_000))));
         assert!(seen.ephemeral_containers.iter().all(|run| !run.ready));
-        let waiting = life(&json!({"start-after": "never"}), &spec, None, 60_000);
+        let waiting = lifecycle(&json!({"start-after": "never"}), &spec, None, 60_000);
         assert_eq!(states(&waiting), [Waiting, Waiting]);
     }
 
     #[test]
-    fn a_pod_may_vanish() {
+    fn pod_with_the_vanish_rule_is_gone_after_its_time() {
         let rules = json!({"vanish-after": "1m"});
-        assert_eq!(life(&rules, &json!({}), None, 20_000).next, Some(at(70_000)));
-        assert!(life(&rules, &json!({}), None, 70_000).is_gone);
+        assert_eq!(lifecycle(&rules, &json!({}), None, 20_000).next, Some(at(70_000)));
+        assert!(lifecycle(&rules, &json!({}), None, 70_000).is_gone);
     }
 }

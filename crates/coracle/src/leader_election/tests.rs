@@ -1,4 +1,4 @@
-//! Several processes on one store in memory.
+//! Leader election of several processes on one in-memory store.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,13 +19,13 @@ use super::*;
 
 const COMPONENT: &str = "kube-controller-manager";
 
-/// Longer than it takes until a lease that is free is taken. Time stands still meanwhile.
+/// Longer than it takes to acquire a free lease. The clock is paused meanwhile.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Longer than a lease that nobody renews keeps others away, and then they ask for it.
+/// Longer than an expired lease blocks other candidates, including their retry interval.
 const TAKEOVER: Duration = Duration::from_secs(15 + 2 * 4);
 
-/// A server on a clock that can be set, and whose time passes only while everybody waits.
+/// A server with a settable clock that advances only while all tasks wait.
 async fn server() -> (ApiServer, RuntimeClock) {
     let clock = RuntimeClock::starting_at(Timestamp::from_millis(1_780_000_000_000));
     let store = memory::open(memory::Options { clock: clock.clock(), ..memory::Options::default() });
@@ -39,43 +39,43 @@ fn plain_client(server: &ApiServer) -> Client {
     in_process::client(server.clone(), in_process::CONTROLLERS)
 }
 
-/// A process that counts how often it began to lead.
+/// A process that counts how often it became the leader.
 struct Process {
-    managed: Managed,
-    begun: Arc<AtomicUsize>,
+    elected: LeaderElected,
+    starts: Arc<AtomicUsize>,
     /// The client of its manager.
     client: Arc<Mutex<Option<Client>>>,
 }
 
 impl Process {
     fn start(server: &ApiServer, clock: &RuntimeClock, name: &str) -> Self {
-        let (begun, client) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Option<Client>>>::default());
-        let (count, slot) = (Arc::clone(&begun), Arc::clone(&client));
+        let (starts, client) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<Option<Client>>>::default());
+        let (count, slot) = (Arc::clone(&starts), Arc::clone(&client));
         let replica = Replica { identity: name.to_owned() };
         let register = move |manager: &mut Manager, _: Option<&Fence>| {
             count.fetch_add(1, Ordering::Relaxed);
             *slot.lock().unwrap() = Some(manager.client().clone());
         };
         let component = (server, in_process::CONTROLLERS);
-        let managed = Managed::start(COMPONENT, component, &clock.clock(), Some(&replica), register);
-        Self { managed, begun, client }
+        let elected = LeaderElected::start(COMPONENT, component, &clock.clock(), Some(&replica), register);
+        Self { elected, starts, client }
     }
 
     async fn leads(&self, is_leading: bool) {
-        let mut idle = self.managed.idle.clone();
+        let mut idle = self.elected.idle.clone();
         let changed = idle.wait_for(|idle| idle.is_some() == is_leading);
         drop(tokio::time::timeout(LIMIT, changed).await.unwrap().unwrap());
     }
 
-    /// Waits until it leads for this time.
-    async fn leads_anew(&self, time: usize) {
-        let mut idle = self.managed.idle.clone();
-        let changed = idle.wait_for(|idle| idle.is_some() && self.begun() == time);
+    /// Waits until it leads for the given number of times.
+    async fn leads_for_time(&self, time: usize) {
+        let mut idle = self.elected.idle.clone();
+        let changed = idle.wait_for(|idle| idle.is_some() && self.starts() == time);
         drop(tokio::time::timeout(LIMIT, changed).await.unwrap().unwrap());
     }
 
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::Relaxed)
+    fn starts(&self) -> usize {
+        self.starts.load(Ordering::Relaxed)
     }
 
     fn client(&self) -> Client {
@@ -92,13 +92,13 @@ async fn holder(leases: &Objects) -> Value {
     lease["spec"]["holderIdentity"].clone()
 }
 
-/// Takes the lease away from whoever has it.
+/// Takes the lease away from its holder.
 async fn steal(leases: &Objects) {
     let stolen = Patch::Merge(json!({"spec": {"holderIdentity": "another"}}));
     leases.patch::<Written>(&key(), &PatchParams::default(), &stolen).await.unwrap();
 }
 
-/// Creates a ConfigMap in a cluster; the code of the refusal, if it is refused.
+/// Creates a ConfigMap in a cluster. The error is the status code of a rejection.
 async fn write(client: &Client, cluster: &str, name: &str) -> Result<(), u16> {
     let beside = ObjectKey::namespaced(ClusterId::new(cluster), "default", "");
     let map = json!({"metadata": {"name": name}});
@@ -114,7 +114,7 @@ async fn exists(server: &ApiServer, cluster: &str, name: &str) -> bool {
     Objects::of::<ConfigMap>(&plain_client(server)).get::<Written>(&key).await.unwrap().is_some()
 }
 
-/// A lease of a process that is not run by a manager, and a client that is fenced by it.
+/// A lease acquired without a manager, and a client fenced by it.
 async fn acquired(server: &ApiServer, clock: &RuntimeClock, name: &str) -> (LeaderLease, Client) {
     let mut lease = LeaderLease::new(&plain_client(server), key(), name, clock.clock());
     let term = lease.acquire().await;
@@ -124,46 +124,46 @@ async fn acquired(server: &ApiServer, clock: &RuntimeClock, name: &str) -> (Lead
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_several_leads_and_the_next_when_it_stops() {
+async fn next_process_leads_when_the_leader_stops() {
     let (server, clock) = server().await;
     let leases = Objects::of::<Lease>(&plain_client(&server));
     let first = Process::start(&server, &clock, "first");
     first.leads(true).await;
     assert_eq!(holder(&leases).await, "first");
     let second = Process::start(&server, &clock, "second");
-    // It asks some times in vain.
+    // Let it try several times.
     tokio::time::sleep(LIMIT / 10).await;
-    assert_eq!((first.begun(), second.begun()), (1, 0));
-    first.managed.stop().await;
-    assert_eq!(holder(&leases).await, "", "given back");
+    assert_eq!((first.starts(), second.starts()), (1, 0));
+    first.elected.stop().await;
+    assert_eq!(holder(&leases).await, "", "the lease was released");
     second.leads(true).await;
     assert_eq!(holder(&leases).await, "second");
-    assert!(second.managed.run_until_idle().await.is_ok());
-    second.managed.stop().await;
+    assert!(second.elected.run_until_idle().await.is_ok());
+    second.elected.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_the_lease_stops_and_begins_anew_when_it_is_back() {
+async fn leader_that_loses_its_lease_stops_and_starts_a_new_manager_later() {
     let (server, clock) = server().await;
     let leases = Objects::of::<Lease>(&plain_client(&server));
     let process = Process::start(&server, &clock, "first");
     process.leads(true).await;
     steal(&leases).await;
     process.leads(false).await;
-    let told = metrics(&[process.managed.figures()]);
-    let samples: Vec<_> = told.lines().filter(|line| !line.starts_with('#')).collect();
+    let text = metrics(&[process.elected.manager_metrics()]);
+    let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(samples, [r#"leader_election_master_status{name="kube-controller-manager"} 0"#]);
     leases.delete(&key(), &DeleteParams::default()).await.unwrap();
     process.leads(true).await;
-    assert_eq!(process.begun(), 2, "a new manager");
-    process.managed.stop().await;
+    assert_eq!(process.starts(), 2, "a new manager");
+    process.elected.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn leader_that_lost_its_lease_writes_nothing() {
     let (server, clock) = server().await;
     server.registry().create_cluster("blue", LimitsChange::default()).await.unwrap();
-    // The first one is stopped here: it does not renew its lease, and does not notice that it loses it.
+    // The first process is paused here: it does not renew its lease, and does not notice the loss.
     let (_first, first_client) = acquired(&server, &clock, "first").await;
     assert_eq!(write(&first_client, "default", "a").await, Ok(()));
     let second = tokio::time::timeout(TAKEOVER, acquired(&server, &clock, "second")).await;
@@ -215,10 +215,10 @@ async fn manager_that_lost_its_lease_is_fenced_before_it_notices() {
     // A lease that is deleted and created again begins with as many transitions as the first one.
     leases.delete(&key(), &DeleteParams::default()).await.unwrap();
     assert_eq!(write(&client, "default", "late").await, Err(403));
-    process.leads_anew(2).await;
-    assert_eq!(write(&client, "default", "late").await, Err(403), "a term that is over");
+    process.leads_for_time(2).await;
+    assert_eq!(write(&client, "default", "late").await, Err(403), "the term is over");
     assert_eq!(write(&process.client(), "default", "now").await, Ok(()));
-    process.managed.stop().await;
+    process.elected.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,11 +226,11 @@ async fn wall_clock_that_is_set_back_does_not_prolong_a_lease() {
     let (server, clock) = server().await;
     let (_first, _) = acquired(&server, &clock, "first").await;
     let setting_back = async {
-        // When the second one has seen the lease.
+        // After the second process has seen the lease.
         tokio::time::sleep(Duration::from_secs(3)).await;
         clock.jump(-3_600_000);
     };
     let second = tokio::time::timeout(TAKEOVER, acquired(&server, &clock, "second"));
     let (second, ()) = tokio::join!(second, setting_back);
-    assert!(second.is_ok(), "it takes over as if the clock had not been set");
+    assert!(second.is_ok(), "the second process did not take over");
 }

@@ -1,9 +1,10 @@
-//! Managers that run: that of the controllers, and that of the scheduler.
+//! Leader election for the controller and scheduler managers.
 //!
-//! Where several processes share a store, only the one that holds a lease runs a manager. One that loses it
-//! is cut off at once, for another may begin; what it has begun another finds and ends. A new one is made
-//! whenever the lease is ours again. All that a manager writes is fenced by the term of the lease in which it was
-//! made: requests that a stopped process finishes after it woke up change nothing.
+//! If several processes share a store, only the holder of a lease runs a manager. When it loses the lease,
+//! the manager is dropped at once, because another process may start its own, which completes interrupted
+//! reconciles. A new manager is created whenever the lease is acquired again. All writes of a manager are
+//! fenced by the term of the lease in which it was created: requests that a paused process completes after
+//! it resumed change nothing.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,66 +20,68 @@ use crate::in_process::{self, Caller};
 use crate::pki;
 use crate::supervise::{Components, Failure};
 
-/// Where the leases are, as upstream's.
+/// The namespace of the leases, as for Kubernetes' own components.
 const NAMESPACE: &str = "kube-system";
 
-/// One of several processes on one store.
+/// This process among several on one store.
 pub(crate) struct Replica {
-    /// What no other one is called.
+    /// Unique holder identity.
     identity: String,
 }
 
 impl Replica {
-    /// One that is called as upstream's components call themselves.
+    /// With an identity of the form that Kubernetes' components use.
     pub(crate) fn new(uid: &str) -> Self {
         Self { identity: format!("{}_{uid}", host_name()) }
     }
 }
 
-/// What upstream's components say where they run.
+/// The host name, as Kubernetes' components determine it.
 fn host_name() -> String {
     pki::host_name().map_or_else(|| "localhost".to_owned(), |name| name.to_string())
 }
 
-/// A manager that runs, or that waits until it may.
-pub(crate) struct Managed {
-    /// What tells whether the one that runs is at rest; none while none runs.
+/// A manager that runs always, or while this process is the leader.
+pub(crate) struct LeaderElected {
+    /// The idle check of the running manager; none while none runs.
     idle: watch::Receiver<Option<Idle>>,
-    figures: Figures,
+    manager_metrics: ManagerMetrics,
     stop: CancellationToken,
     running: Components,
 }
 
-/// What is counted by a manager. It knows nobody who knows the server, so the server may have it.
+/// The metrics of a manager. They hold no reference to the server, so that the server can hold them.
 #[derive(Clone)]
-pub(crate) struct Figures {
-    /// Whether the lease is held, if there is one; also told while none runs.
+pub(crate) struct ManagerMetrics {
+    /// The leader election metric, if there is a lease; also exposed while no manager runs.
     leading: Metrics,
-    /// What the one that runs counts.
+    /// The metrics of the running manager.
     running: watch::Receiver<Option<Metrics>>,
 }
 
-/// All of that, as a part of the page of metrics.
-pub(crate) fn metrics(managers: &[Figures]) -> String {
+/// The text of all metrics, a part of the metrics endpoint.
+pub(crate) fn metrics(managers: &[ManagerMetrics]) -> String {
     let all: Vec<Metrics> = managers
         .iter()
-        .flat_map(|figures| [Some(figures.leading.clone()), figures.running.borrow().clone()])
+        .flat_map(|manager_metrics| {
+            [Some(manager_metrics.leading.clone()), manager_metrics.running.borrow().clone()]
+        })
         .flatten()
         .collect();
     Metrics::text_of(&all)
 }
 
-/// What is told of the manager that runs.
+/// Publishes the idle check and the metrics of the running manager.
 #[derive(Default)]
-struct Board {
+struct StatusBoard {
     idle: watch::Sender<Option<Idle>>,
     metrics: watch::Sender<Option<Metrics>>,
     leading: Metrics,
     leads: Arc<Gauge>,
 }
 
-impl Board {
-    /// Also tells whether the lease of this name is held.
+impl StatusBoard {
+    /// Also exposes whether the lease with this name is held.
     fn with_lease(name: &str) -> Self {
         let leading = Metrics::default();
         let help = "Whether this process holds the lease.";
@@ -86,11 +89,11 @@ impl Board {
         Self { leading, leads, ..Self::default() }
     }
 
-    fn figures(&self) -> Figures {
-        Figures { leading: self.leading.clone(), running: self.metrics.subscribe() }
+    fn manager_metrics(&self) -> ManagerMetrics {
+        ManagerMetrics { leading: self.leading.clone(), running: self.metrics.subscribe() }
     }
 
-    fn show(&self, manager: &Manager) {
+    fn publish(&self, manager: &Manager) {
         self.idle.send_replace(Some(manager.idle()));
         self.metrics.send_replace(Some(manager.metrics().clone()));
         self.leads.set(1.0);
@@ -103,20 +106,21 @@ impl Board {
     }
 }
 
-/// Why a manager does not run any more.
+/// Why a manager ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// It was told to.
+    /// A shutdown was requested.
     Stopped,
-    /// Another one may run.
+    /// The lease was lost.
     Lost,
-    /// It should not have.
+    /// It failed.
     Failed,
 }
 
-impl Managed {
-    /// Runs what `register` adds to a manager for all clusters: what upstream's `component` does. Of several
-    /// processes on one store, one does; all that it writes is to be bound to the fence that `register` is given.
+impl LeaderElected {
+    /// Runs the controllers that `register` adds to a manager for all clusters, as Kubernetes' `component`
+    /// does. With a `replica`, only while this process is the leader; all writes have to be bound to the
+    /// fence passed to `register`.
     pub(crate) fn start(
         component: &'static str,
         (server, caller): (&ApiServer, Caller),
@@ -134,7 +138,7 @@ impl Managed {
         };
         let Some(replica) = replica else { return Self::always(component, make(None)) };
         let key = ObjectKey::namespaced(ClusterId::default(), NAMESPACE, component);
-        // The lease itself is written without a fence: each write of it names the version that it replaces.
+        // The lease itself is written without a fence: each write names the version that it replaces.
         let client = in_process::client(server.clone(), caller);
         let lease = LeaderLease::new(&client, key, &*replica.identity, clock.clone());
         let server = server.clone();
@@ -145,69 +149,69 @@ impl Managed {
 
     /// Runs a manager until it is stopped.
     fn always(name: &'static str, manager: Manager) -> Self {
-        let (board, stop) = (Board::default(), CancellationToken::new());
-        board.show(&manager);
-        Self::run(name, board, stop, |board, stop| async move {
+        let (status_board, stop) = (StatusBoard::default(), CancellationToken::new());
+        status_board.publish(&manager);
+        Self::run(name, status_board, stop, |status_board, stop| async move {
             manager.run(stop).await;
-            board.clear();
+            status_board.clear();
         })
     }
 
-    /// Runs a manager while a lease is held, each time a new one, until it is stopped.
+    /// Runs a new manager each time the lease is acquired, until it is stopped.
     fn while_leading(
         name: &'static str,
         lease: LeaderLease,
         make: impl Fn(&LeaderLease, &LeaseTerm) -> Option<Manager> + Send + 'static,
     ) -> Self {
-        let (board, stop) = (Board::with_lease(name), CancellationToken::new());
-        Self::run(name, board, stop, move |board, stop| lead(name, lease, make, board, stop))
+        let (status_board, stop) = (StatusBoard::with_lease(name), CancellationToken::new());
+        Self::run(name, status_board, stop, move |status_board, stop| {
+            lead(name, lease, make, status_board, stop)
+        })
     }
 
     fn run<Run: Future<Output = ()> + Send + 'static>(
         name: &'static str,
-        board: Board,
+        status_board: StatusBoard,
         stop: CancellationToken,
-        run: impl FnOnce(Board, CancellationToken) -> Run,
+        run: impl FnOnce(StatusBoard, CancellationToken) -> Run,
     ) -> Self {
-        let (idle, figures) = (board.idle.subscribe(), board.figures());
-        let running = Components::new(vec![Task::spawn(name, run(board, stop.clone()))]);
-        Self { idle, figures, stop, running }
+        let (idle, manager_metrics) = (status_board.idle.subscribe(), status_board.manager_metrics());
+        let running = Components::new(vec![Task::spawn(name, run(status_board, stop.clone()))]);
+        Self { idle, manager_metrics, stop, running }
     }
 
-    /// What it counts.
-    pub(crate) fn figures(&self) -> Figures {
-        self.figures.clone()
+    pub(crate) fn manager_metrics(&self) -> ManagerMetrics {
+        self.manager_metrics.clone()
     }
 
-    /// Returns when it has nothing left to do. One that does not run yet, because another has the lease, is
-    /// waited for.
+    /// Waits until the manager is idle. Without the lease, waits until it is acquired.
     pub(crate) async fn run_until_idle(&self) -> kube::Result<IdleReport> {
         let mut running = self.idle.clone();
         loop {
             let idle = running.wait_for(Option::is_some).await.ok().and_then(|idle| idle.clone());
-            // It has ended, and whoever wants to know why asks for that.
+            // It has ended; the reason is returned by [`Self::failed`].
             let Some(idle) = idle else { return std::future::pending().await };
             tokio::select! {
-                // Both may be dropped: they only wait.
+                // Both are cancel-safe: they only wait.
                 report = idle.run_until_idle() => return report,
                 Ok(()) = running.changed() => {}
             }
         }
     }
 
-    /// Waits until it ends, which it does only when it is stopped. Safe to drop.
+    /// Waits until it ends without having been stopped. Cancel-safe.
     pub(crate) async fn failed(&mut self) -> Failure {
         self.running.first_failure().await
     }
 
-    /// Lets it finish what it is at, and gives the lease back.
+    /// Waits for reconciles in progress and releases the lease.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.running.ended().await;
     }
 }
 
-/// What binds writes to a term of the lease.
+/// The fence of writes for a term of the lease.
 fn fence(server: &ApiServer, lease: &LeaderLease, term: &LeaseTerm) -> Option<Fence> {
     let key = lease.key();
     let held = HeldLease {
@@ -224,20 +228,20 @@ fn fence(server: &ApiServer, lease: &LeaderLease, term: &LeaseTerm) -> Option<Fe
         .ok()
 }
 
-/// Runs a manager whenever the lease is ours.
+/// Runs a manager whenever the lease is held.
 async fn lead(
     name: &'static str,
     mut lease: LeaderLease,
     make: impl Fn(&LeaderLease, &LeaseTerm) -> Option<Manager>,
-    board: Board,
+    status_board: StatusBoard,
     stop: CancellationToken,
 ) {
     while let Some(term) = stop.run_until_cancelled(lease.acquire()).await {
         tracing::info!(name, "leading");
         let Some(manager) = make(&lease, &term) else { return };
-        board.show(&manager);
+        status_board.publish(&manager);
         let ended = serve(name, manager, &mut lease, &stop).await;
-        board.clear();
+        status_board.clear();
         match ended {
             Ended::Lost => tracing::warn!(name, "lost the lease; waiting until it is free"),
             Ended::Stopped | Ended::Failed => return,
@@ -245,7 +249,7 @@ async fn lead(
     }
 }
 
-/// Runs a manager for as long as the lease is held. It is given back only when nothing runs any more.
+/// Runs a manager while the lease is held. The lease is released only after everything has stopped.
 async fn serve(
     name: &'static str,
     manager: Manager,
@@ -256,7 +260,7 @@ async fn serve(
     let mut running = pin!(Task::spawn(name, manager.run(stopping)));
     let mut holding = pin!(lease.hold(&releasing));
     tokio::select! {
-        // Both may be dropped: what is dropped with them is cut off, as it should be.
+        // Both may be dropped: a lost lease has to cut off the manager.
         () = &mut holding => return Ended::Lost,
         ended = &mut running => {
             if let Err(error) = ended {

@@ -1,36 +1,36 @@
-//! A deployment that is scaled to what it has to do, which changes.
+//! A deployment that is scaled by its load, which changes.
 
 use serde_json::json;
 
-use super::workload::{self, Wanted, template, write};
-use super::{Plot, Stage};
-use crate::measured::LOAD;
+use super::workload::{self, DesiredPods, template, write};
+use super::{Context, Scenario};
+use crate::resource_metrics::LOAD;
 use crate::state::{DEPLOYMENTS, State, number};
 
 const NAME: &str = "busy";
 
-/// How many pods there are at least and at most.
+/// Minimum and maximum number of pods.
 const LIMITS: (u64, u64) = (1, 6);
 
-/// What a pod asks for, and what it is to use of that, both in thousandths of a processor.
+/// The CPU request of a pod in thousandths of a CPU, and the target utilization in percent.
 const REQUEST: u64 = 100;
 const TARGET: u64 = 50;
 
-/// How far usage may be off before anything is done, in thousandths: the autoscaler's default.
+/// The tolerance of the utilization, in thousandths: the autoscaler's default.
 const TOLERANCE: u64 = 100;
 
 #[derive(Default)]
-pub(super) struct Scaled {
+pub(super) struct Autoscaler {
     is_there: bool,
-    /// What all pods have to do together.
+    /// The total load of all pods.
     load: u64,
 }
 
-impl Scaled {
-    async fn scale_automatically(&self, stage: &Stage) {
+impl Autoscaler {
+    async fn scale_automatically(&self, context: &Context) {
         let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": TARGET}});
-        // A pod counts only when it has been measured for a while, though it takes its share at once; whoever
-        // scaled down at once would do so then, and up again.
+        // A new pod counts only after it has been measured for a while, though it takes its share of the
+        // load at once. Without stabilization the autoscaler would scale down in between, and up again.
         let soon = json!({"stabilizationWindowSeconds": 60});
         let scaler = json!({"metadata": {"name": NAME}, "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME},
@@ -39,10 +39,10 @@ impl Scaled {
             "metrics": [{"type": "Resource", "resource": cpu}],
             "behavior": {"scaleDown": soon},
         }});
-        write(stage, &stage.path("autoscaling/v2", "horizontalpodautoscalers"), &scaler).await;
+        write(context, &context.path("autoscaling/v2", "horizontalpodautoscalers"), &scaler).await;
     }
 
-    /// Whether the autoscaler leaves so many pods alone.
+    /// True if the autoscaler keeps this number of pods.
     fn is_enough(&self, replicas: u64) -> bool {
         let fits = self.load.div_ceil(TARGET * REQUEST / 100).clamp(LIMITS.0, LIMITS.1);
         let thousandths = self.load * 1000 / (replicas.max(1) * TARGET * REQUEST / 100);
@@ -51,36 +51,37 @@ impl Scaled {
     }
 }
 
-impl Plot for Scaled {
-    async fn change(&mut self, stage: &mut Stage) {
-        if self.is_there && stage.rng.one_in(4) {
-            return stage.delete_a_pod().await;
+impl Scenario for Autoscaler {
+    async fn change(&mut self, context: &mut Context) {
+        if self.is_there && context.rng.one_in(4) {
+            return context.delete_a_pod().await;
         }
-        self.load = 1 + stage.rng.below(400);
+        self.load = 1 + context.rng.below(400);
         let strategy = json!({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
         let mut spec = json!({"selector": {"matchLabels": {"app": NAME}}, "strategy": strategy});
         if !self.is_there {
-            spec["template"] = template(stage, NAME, 1);
+            spec["template"] = template(context, NAME, 1);
             spec["template"]["spec"]["containers"][0]["resources"] =
                 json!({"requests": {"cpu": format!("{REQUEST}m")}});
         }
         let metadata = json!({"name": NAME, "annotations": {LOAD: self.load.to_string()}});
         let deployment = json!({"metadata": metadata, "spec": spec});
-        write(stage, &stage.path("apps/v1", DEPLOYMENTS), &deployment).await;
+        write(context, &context.path("apps/v1", DEPLOYMENTS), &deployment).await;
         if !self.is_there {
-            self.scale_automatically(stage).await;
+            self.scale_automatically(context).await;
             self.is_there = true;
         }
     }
 
-    fn wrong(&self, namespace: &str, state: &State) -> Vec<String> {
+    fn differences(&self, namespace: &str, state: &State) -> Vec<String> {
         let Some(deployment) = state.get(DEPLOYMENTS, namespace, NAME) else { return Vec::new() };
         let replicas = number(deployment, "/spec/replicas");
-        let wanted = Wanted { replicas, version: 1 };
-        let mut wrong: Vec<_> = workload::wrong_pods(namespace, state, NAME, wanted).into_iter().collect();
+        let desired = DesiredPods { replicas, version: 1 };
+        let mut differences: Vec<_> =
+            workload::pod_differences(namespace, state, NAME, desired).into_iter().collect();
         if !self.is_enough(replicas) {
-            wrong.push(format!("{NAME} has {replicas} pods for {}m", self.load));
+            differences.push(format!("{NAME} has {replicas} pods for {}m", self.load));
         }
-        wrong
+        differences
     }
 }

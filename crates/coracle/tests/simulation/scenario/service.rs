@@ -1,20 +1,20 @@
-//! A service, and whether its endpoints are the pods that are ready.
+//! A service, and a check of its endpoints.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::Context;
 use crate::state::{ENDPOINT_SLICES, PODS, State, app, is_active, is_ready, text};
 
-pub(super) async fn create(stage: &Stage, name: &str) {
+pub(super) async fn create(context: &Context, name: &str) {
     let spec = json!({"selector": {"app": name}, "ports": [{"port": 80}]});
     let service = json!({"metadata": {"name": name}, "spec": spec});
-    stage.people.create(&stage.path("v1", "services"), &service).await;
+    context.users.create(&context.path("v1", "services"), &service).await;
 }
 
-/// How the slices of a service differ from the pods that are ready.
-pub(super) fn wrong(namespace: &str, state: &State, name: &str) -> Option<String> {
+/// The difference between the endpoints of a service and its ready pods.
+pub(super) fn differences(namespace: &str, state: &State, name: &str) -> Option<String> {
     let ready = |pod: &&Value| app(pod) == name && is_active(pod) && is_ready(pod);
     let pods: BTreeSet<_> =
         state.list(PODS, namespace).filter(ready).map(|pod| text(pod, "/status/podIP")).collect();
@@ -25,5 +25,5 @@ pub(super) fn wrong(namespace: &str, state: &State, name: &str) -> Option<String
         .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten())
         .filter(|endpoint| endpoint["conditions"]["ready"] == true);
     let endpoints: BTreeSet<_> = endpoints.map(|endpoint| text(endpoint, "/addresses/0")).collect();
-    (pods != endpoints).then(|| format!("the endpoints of {name} are {endpoints:?} and not {pods:?}"))
+    (pods != endpoints).then(|| format!("the endpoints of {name} are {endpoints:?}, expected {pods:?}"))
 }
