@@ -1,11 +1,11 @@
-//! The benchmarks, built as users get the program.
+//! Benchmarks, built in release mode as users get the program.
 
 use anyhow::Result;
 use clap::Subcommand;
 
 use crate::process::{cargo, find_program, run as run_command};
 
-/// Which benchmark, and what it is told.
+/// The benchmark to run, and its arguments.
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
     /// The store, against bare files and etcd.
@@ -14,19 +14,19 @@ pub(crate) enum Benchmark {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         extra: Vec<String>,
     },
-    /// Finding out who is asking.
+    /// Authentication of requests.
     Authentication,
-    /// Who may do what, with few roles and with many.
+    /// Authorization with few and with many roles.
     Authorization,
-    /// How many pods find their nodes in a second.
+    /// Pods that the scheduler binds per second.
     Scheduler {
         /// Arguments of the benchmark.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         extra: Vec<String>,
     },
-    /// How long a cluster takes to make desired state true.
+    /// Time in which controllers reconcile a cluster.
     Controllers,
-    /// Attacks on the API by ordinary users, and what others notice of them.
+    /// Attacks on the API by ordinary users, and their effect on other users.
     Attack {
         /// Arguments of the benchmark.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -40,10 +40,10 @@ pub(crate) enum Benchmark {
     },
 }
 
-/// The programs of the comparison, and the flags by which they are named.
+/// Programs of the comparison, and the flags that name them.
 const UPSTREAM: [(&str, &str); 2] = [("etcd", "--etcd"), ("kube-apiserver", "--kube-apiserver")];
 
-/// Runs it with our own output.
+/// Runs the benchmark; its output is passed through.
 pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
     match benchmark {
         Benchmark::Store { extra } => run_command(benchmark_command("store").args(extra)),
@@ -62,7 +62,7 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
     }
 }
 
-/// Builds the program alone: built together with the benchmarks it would get the features those need.
+/// Builds the server alone: built together with the benchmarks it would get the features that they need.
 fn build_coracle() -> Result<()> {
     run_command(&mut cargo(["build", "--release", "--package", "coracle-cli"]))
 }
@@ -71,7 +71,7 @@ fn benchmark_command(program: &str) -> std::process::Command {
     cargo(["run", "--release", "--package", "coracle-benches", "--bin", program, "--"])
 }
 
-/// Flags for upstream's programs: both of them that are installed, or none.
+/// Flags for kube-apiserver and etcd if both are installed, otherwise none.
 fn upstream(extra: &[String]) -> Vec<String> {
     let is_given = |flag: &str| extra.iter().any(|word| word.split('=').next() == Some(flag));
     let mut flags = Vec::new();
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_are_named_are_not_looked_for() {
+    fn programs_given_by_flag_are_not_searched_for() {
         let extra = ["--etcd=/a/etcd", "--kube-apiserver", "/b/kube-apiserver"].map(str::to_owned);
         assert!(upstream(&extra).is_empty());
     }
