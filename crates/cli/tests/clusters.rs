@@ -65,7 +65,7 @@ async fn cluster_is_created_listed_limited_and_deleted() {
 }
 
 #[tokio::test]
-async fn errors_say_what_to_do() {
+async fn errors_include_advice() {
     let dir = TestDir::new();
     let data = dir.data();
     let server = Server::start(&dir, &["--store", "memory"]).await;

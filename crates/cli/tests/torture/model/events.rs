@@ -1,4 +1,5 @@
-//! The events of one round against its requests: every acknowledged change appears once and in order, and nothing else.
+//! Checks the events of a round against its requests: every acknowledged change appears once and in order, and
+//! nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
