@@ -1,8 +1,8 @@
-//! How long a cluster takes to make desired state true: `cargo xtask bench controllers`.
+//! Time in which controllers reconcile: `cargo xtask bench controllers`.
 //!
-//! Everything runs in one process as `coracle server --fake-nodes 100` does, with a disk store: the API, the
-//! controllers, the scheduler and nodes whose pods run at once. The baseline is the same number of pods made
-//! by a client, with nobody doing anything about them.
+//! Everything runs in one process like `coracle server --fake-nodes 100` with a disk store: the API server, the
+//! controllers, the scheduler, and nodes whose pods run immediately. The baseline is the same number of pods created
+//! by a client, without a scheduler or kubelet acting on them.
 
 mod idle;
 
@@ -25,10 +25,10 @@ const NODES: u32 = 100;
 const REPLICAS: usize = 1000;
 const CONTENTS: usize = 5000;
 
-/// Requests of the client at a time.
+/// Concurrent requests of the client.
 const IN_FLIGHT: usize = 32;
 
-/// What is slower than this is broken and not slow.
+/// Time limit of the benchmark; exceeding it is a bug, not slowness.
 const LIMIT: Duration = Duration::from_secs(300);
 
 const ROLLOUT_AIM: Duration = Duration::from_secs(3);
@@ -36,7 +36,7 @@ const DELETION_AIM: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
     block_on(async {
-        // First, for later there is memory at hand that nobody gives back at once.
+        // Measured first, because the allocator does not return memory immediately after the other loads.
         idle::measure().await?;
         let dir = tempfile::tempdir()?;
         let mut config = Config::new(dir.path());
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
         let cluster = Coracle::start(config).await?;
         let outcome = tokio::time::timeout(LIMIT, measure(&cluster)).await;
         cluster.shutdown().await;
-        outcome.context("it takes too long")?
+        outcome.context("timed out")?
     })
 }
 
@@ -153,7 +153,7 @@ async fn pods_by_hand(client: &Client) -> Result<Duration> {
     many(REPLICAS, |number| {
         let mut pod = template();
         pod["metadata"]["name"] = format!("pod-{number}").into();
-        // Nobody schedules it.
+        // No scheduler has this name.
         pod["spec"]["schedulerName"] = "nobody".into();
         create(&pods, pod)
     })
@@ -161,7 +161,7 @@ async fn pods_by_hand(client: &Client) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// Objects of several kinds, as a namespace has.
+/// Creates objects of several kinds, as a typical namespace has.
 async fn fill(client: &Client) -> Result<()> {
     let kinds = ["ConfigMap", "Secret", "ServiceAccount", "Endpoints", "LimitRange"];
     let apis: Vec<_> = kinds.iter().map(|kind| objects(client, "", "v1", kind, Some("contents"))).collect();
@@ -180,7 +180,7 @@ fn number(status: &Value, field: &str) -> usize {
     status[field].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
 }
 
-/// Waits until the Deployment has a status of its latest generation that fits.
+/// Waits until the Deployment has a matching status for its latest generation.
 async fn until(api: &Api<DynamicObject>, fits: impl Fn(&Value) -> bool) -> Result<()> {
     let mut events = api.watch(&WatchParams::default().fields("metadata.name=app"), "0").await?.boxed();
     while let Some(event) = events.try_next().await? {

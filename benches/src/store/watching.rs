@@ -1,4 +1,4 @@
-//! One write reaching a thousand watchers.
+//! Delivery of one write to a thousand watchers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) fn run(dir: &Path) {
 
 async fn fan_out(dir: &Path) {
     let store = disk::open(&dir.join("watch"), disk::Options::default()).await.expect("a store");
-    // When the write under way was begun; read by every watcher that gets it.
+    // Start time of the current write, read by every watcher that receives it.
     let begun: Arc<Mutex<Instant>> = Arc::new(Mutex::new(start()));
     let everyone = Arc::new(Barrier::new(WATCHERS + 1));
     let mut watchers = tokio::task::JoinSet::new();
