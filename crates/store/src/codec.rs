@@ -1,7 +1,7 @@
-//! Numbers and byte strings in files and in values stored elsewhere: LEB128 lengths, then
-//! bytes. Decoding trusts nothing.
+//! Encoding of numbers and byte strings in files and etcd values: LEB128 lengths, then bytes. Decoding validates
+//! everything.
 
-/// Bytes that are not what an encoder wrote.
+/// The bytes are not a valid encoding.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -18,7 +18,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes values off the front of a slice.
+/// Reads values from the front of a slice.
 pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
 }

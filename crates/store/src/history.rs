@@ -1,4 +1,4 @@
-//! The commits that are still kept, oldest first, for watches that start in the past.
+//! Kept commits, oldest first, for watches that start in the past.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::index::Commit;
 use crate::revision::Revision;
 
-/// What a kept commit costs beside the values it keeps: its own allocation and a tombstone.
+/// Memory of a kept commit besides its values: its allocation and a tombstone.
 const COMMIT_OVERHEAD_BYTES: u64 = 160;
 
-/// How many commits are taken off in one go while the lock is held.
+/// Maximum number of commits removed per lock acquisition.
 const DROP_CHUNK: usize = 1024;
 
 pub(crate) struct History {
@@ -22,20 +22,20 @@ pub(crate) struct History {
 }
 
 struct Kept {
-    /// Ascending. Without gaps in their revisions, unless they follow a remote store that others write to as well.
+    /// In ascending order. Their revisions have no gaps, unless they mirror a remote store that has other writers.
     commits: VecDeque<Arc<Commit>>,
-    /// The oldest revision that can be read and watched from.
+    /// The oldest revision available to reads and watches.
     oldest: Revision,
     bytes: u64,
 }
 
-/// Figures for [`crate::Stats`] and for deciding on compaction.
+/// Figures for [`crate::Stats`] and for compaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {
     pub(crate) oldest: Revision,
     pub(crate) commits: u64,
     pub(crate) bytes: u64,
-    /// When the oldest commit was made.
+    /// Time of the oldest commit.
     pub(crate) since: Option<Timestamp>,
 }
 
@@ -45,11 +45,11 @@ impl History {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        // Nothing under this lock can panic half way, so a poisoned lock is still whole.
+        // No code under this lock panics halfway, so a poisoned lock guards valid data.
         self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Adds commits; returns the bytes that were held before them.
+    /// Adds commits; returns the previous size in bytes.
     pub(crate) fn push(&self, commits: &[Arc<Commit>]) -> u64 {
         let mut kept = self.lock();
         let before = kept.bytes;
@@ -65,13 +65,13 @@ impl History {
         self.lock().oldest
     }
 
-    /// Refuses a revision that is no longer kept.
+    /// Returns an error for a revision that has been compacted.
     pub(crate) fn check(&self, requested: Revision) -> Result<()> {
         let oldest = self.oldest();
         if requested < oldest { Err(Error::Compacted { requested, oldest }) } else { Ok(()) }
     }
 
-    /// Up to `limit` commits from `from` on.
+    /// Returns up to `limit` commits, starting at `from`.
     pub(crate) fn read(&self, from: Revision, limit: usize) -> Result<Vec<Arc<Commit>>> {
         let kept = self.lock();
         if from < kept.oldest {
@@ -91,18 +91,18 @@ impl History {
         }
     }
 
-    /// Up to which revision the policy would compact now.
+    /// The revision to which the policy would compact now.
     pub(crate) fn target(&self, policy: &CompactionPolicy, now: Timestamp) -> Option<Revision> {
         let kept = self.lock();
         let costs = kept.commits.iter().map(|commit| (commit.revision, commit.at, cost(commit)));
         policy.target(now, kept.bytes, costs).filter(|target| *target > kept.oldest)
     }
 
-    /// Gives up commits before `oldest` and the versions only they needed. Returns the
-    /// tombstones that no read can need any more, for the writer to purge.
+    /// Discards commits before `oldest` and the versions that only they need. Returns the tombstones that no read can
+    /// need any more, for the writer to purge.
     ///
-    /// Must not run while something reads a revision before `oldest` without checking it
-    /// again, which is why the keeper does one compaction or snapshot at a time.
+    /// Must not run while something reads a revision before `oldest` without checking it again; therefore the keeper
+    /// runs one compaction or snapshot at a time.
     pub(crate) fn forget(&self, oldest: Revision) -> Vec<Arc<Version>> {
         let mut dead = Vec::new();
         loop {
@@ -110,7 +110,7 @@ impl History {
             if commits.is_empty() {
                 return dead;
             }
-            // Freed here and not under the lock, where readers and the writer would wait.
+            // Freed without the lock, on which readers and the writer would wait.
             for event in commits.iter().flat_map(|commit| &commit.events) {
                 event.version.cut_older();
                 if !event.version.is_live() {
@@ -120,7 +120,7 @@ impl History {
         }
     }
 
-    /// Gives up all commits: history begins anew at `oldest`.
+    /// Discards all commits: history restarts at `oldest`.
     #[cfg(feature = "etcd")]
     pub(crate) fn restart(&self, oldest: Revision) {
         let mut kept = self.lock();
@@ -128,7 +128,7 @@ impl History {
         kept.bytes = 0;
         let commits = std::mem::take(&mut kept.commits);
         drop(kept);
-        // Freed here and not under the lock.
+        // Freed without the lock.
         drop(commits);
     }
 
@@ -147,7 +147,7 @@ impl History {
 }
 
 impl Kept {
-    /// Where the commit of `revision` is or would be.
+    /// Position of the commit of `revision`, or where it would be inserted.
     fn position(&self, revision: Revision) -> usize {
         self.commits.partition_point(|commit| commit.revision < revision)
     }

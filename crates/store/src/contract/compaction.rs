@@ -1,4 +1,4 @@
-//! Compaction: what goes, what stays, how it is told.
+//! Compaction: discarded and kept revisions, and the errors of readers.
 
 use super::{Fixture, key, take, text};
 use crate::{At, Delete, Error, Put, RangeRequest, Revision, WatchRequest};
@@ -35,7 +35,7 @@ pub async fn compaction_keeps_the_present(fixture: &Fixture) {
     let range = store.range(RangeRequest::prefix("")).await.unwrap();
     assert_eq!(range.entries.iter().map(key).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!((text(&range.entries[0]), range.entries[0].version()), ("4".into(), 5));
-    assert_eq!(range.revision, now, "compacting makes no revision");
+    assert_eq!(range.revision, now, "compaction creates no revision");
     let again = store.put(Put::new("gone", "back")).await.unwrap().revision;
     let entry = store.get("gone").await.unwrap().entry.unwrap();
     assert_eq!((entry.create_revision(), entry.version()), (again, 1));
@@ -68,7 +68,7 @@ pub async fn a_watch_may_start_at_the_oldest_revision(fixture: &Fixture) {
     store.compact(oldest).await.unwrap();
     let mut watch = store.watch(WatchRequest::prefix("a").from(oldest)).await.unwrap();
     let events = take(&mut watch, 2).await;
-    // What was there before the oldest revision may be gone, as it is in etcd.
+    // The event at the oldest revision may be missing, as in etcd.
     assert!(events[0].starts_with(&format!("+a=2@{oldest}")), "{events:?}");
     assert_eq!(events[1], format!("+a=3@{latest}<2"));
 }

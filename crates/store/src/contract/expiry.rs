@@ -1,11 +1,11 @@
-//! Keys that delete themselves.
+//! Expiring keys.
 
 use std::time::Duration;
 
 use super::{Fixture, drain, next, take, text};
 use crate::{Put, WatchEvent, WatchRequest};
 
-/// Short for engines on real time, and no different for the others.
+/// Short for engines on real time, irrelevant for the others.
 const TTL: Duration = Duration::from_secs(2);
 
 pub async fn a_key_is_deleted_when_its_time_has_come(fixture: &Fixture) {
@@ -13,14 +13,14 @@ pub async fn a_key_is_deleted_when_its_time_has_come(fixture: &Fixture) {
     let put = store.put(Put::new("a", "1").ttl(TTL)).await.unwrap().revision;
     store.put(Put::new("b", "1")).await.unwrap();
     let mut watch = store.watch(WatchRequest::prefix("").from(put)).await.unwrap();
-    assert_eq!(drain(&mut watch).await.0.len(), 2, "nothing happens early");
+    assert_eq!(drain(&mut watch).await.0.len(), 2, "no event before the key is due");
     let entry = store.get("a").await.unwrap().entry.expect("it is still there");
     assert!(entry.expires_at().is_some());
     fixture.pass(TTL / 2).await;
     assert!(store.get("a").await.unwrap().entry.is_some());
     fixture.pass(TTL).await;
     let WatchEvent::Delete { key, revision, previous } = next(&mut watch).await.unwrap() else {
-        panic!("the next thing that happens is its deletion");
+        panic!("the next event is the deletion");
     };
     assert_eq!((&key[..], previous.map(|entry| text(&entry))), (&b"a"[..], Some("1".into())));
     assert!(revision > put);

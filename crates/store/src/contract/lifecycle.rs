@@ -1,4 +1,4 @@
-//! Figures, and the end.
+//! Statistics, and closing.
 
 use super::{Fixture, next};
 use crate::{Delete, Error, Put, RangeRequest, WatchRequest};

@@ -1,7 +1,6 @@
-//! What every engine promises, as tests.
+//! The contract that every engine must fulfil, as tests.
 //!
-//! An engine's test file names a function that opens a fresh store, and gets one test per
-//! case:
+//! An engine's test file names a function that opens an empty store, and gets one test per case:
 //!
 //! ```text
 //! async fn fixture() -> Fixture { … }
@@ -9,7 +8,7 @@
 //! coracle_store::contract_suite_exact!(fixture);
 //! ```
 
-#![expect(missing_docs, reason = "the name of a case says what it shows")]
+#![expect(missing_docs, reason = "the name of a case describes it")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 pub mod compaction;
@@ -27,12 +26,12 @@ use coracle_base::ManualClock;
 
 use crate::{Entry, Result, Revision, Store, Watch, WatchEvent};
 
-/// Nothing in a correct engine takes this long; a wait that does is a failure.
+/// Longer than any operation of a correct engine; a wait that reaches it fails the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store under test.
 pub struct Fixture {
-    /// The store, empty.
+    /// The store, initially empty.
     pub store: Store,
     time: PassTime,
     _guard: Box<dyn Any + Send>,
@@ -40,19 +39,19 @@ pub struct Fixture {
 
 /// How time passes for the store under test.
 pub enum PassTime {
-    /// When this clock is moved.
+    /// When this clock is advanced.
     Manual(ManualClock),
-    /// By itself.
+    /// In real time.
     Real,
 }
 
 impl Fixture {
-    /// `guard` is kept as long as the store: a directory, a server.
+    /// `guard` is dropped with the store: a directory, a server.
     pub fn new(store: Store, time: PassTime, guard: Box<dyn Any + Send>) -> Self {
         Self { store, time, _guard: guard }
     }
 
-    /// Lets time pass.
+    /// Advances the clock or sleeps.
     pub async fn pass(&self, duration: Duration) {
         match &self.time {
             PassTime::Manual(clock) => clock.advance(duration),
@@ -61,7 +60,7 @@ impl Fixture {
     }
 }
 
-/// One test per case for the engine that `$fixture` opens.
+/// Defines one test per case for the engine that `$fixture` opens.
 #[macro_export]
 macro_rules! contract_suite {
     ($fixture:path) => {
@@ -135,9 +134,8 @@ macro_rules! contract_suite {
     };
 }
 
-/// Cases that hold for our own engines and for etcd releases without known faults: etcd
-/// before 3.4.34 and 3.5.16 can lose the event of a deletion at the compacted revision
-/// (etcd issue 18089).
+/// Cases that hold for our own engines and for etcd releases without known bugs: etcd before 3.4.34 and 3.5.16 can
+/// lose the event of a deletion at the compacted revision (etcd issue 18089).
 #[macro_export]
 macro_rules! contract_suite_exact {
     ($fixture:path) => {
@@ -147,7 +145,7 @@ macro_rules! contract_suite_exact {
     };
 }
 
-/// Not to be used directly.
+/// Internal; not for direct use.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_cases {
@@ -163,8 +161,8 @@ macro_rules! contract_cases {
     };
 }
 
-/// What a watch delivered, in a form that can be compared: `+key=value@revision` or
-/// `-key@revision`, with `<value` for what was there before.
+/// Formats an event for comparison: `+key=value@revision` or `-key@revision`, followed by `<value` if there was a
+/// previous value.
 pub(crate) fn shown(event: &WatchEvent) -> String {
     let before = |previous: &Option<Entry>| {
         previous.as_ref().map_or(String::new(), |entry| format!("<{}", text(entry)))
@@ -188,12 +186,12 @@ pub(crate) fn text(entry: &Entry) -> String {
     String::from_utf8_lossy(&entry.value_bytes()).into_owned()
 }
 
-/// The next event, or a failure if none comes.
+/// Returns the next event; panics if none arrives.
 pub(crate) async fn next(watch: &mut Watch) -> Result<WatchEvent> {
     tokio::time::timeout(PATIENCE, watch.next()).await.expect("the watch delivers something")
 }
 
-/// The next `count` events as [`shown`].
+/// Returns the next `count` events, formatted by [`shown`].
 pub(crate) async fn take(watch: &mut Watch, count: usize) -> Vec<String> {
     let mut events = Vec::new();
     for _ in 0..count {
@@ -202,7 +200,7 @@ pub(crate) async fn take(watch: &mut Watch, count: usize) -> Vec<String> {
     events
 }
 
-/// Everything up to the progress that is asked for here.
+/// Requests progress; returns all events before it, and its revision.
 pub(crate) async fn drain(watch: &mut Watch) -> (Vec<String>, Revision) {
     watch.progress_handle().request();
     let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! Reads: order, pages, the past, snapshots.
+//! Reads: order, pages, past revisions, snapshots.
 
 use super::{Fixture, key, text};
 use crate::{At, Delete, Error, Put, Range, RangeRequest, Revision, Txn};
@@ -84,7 +84,7 @@ pub async fn the_future_is_refused(fixture: &Fixture) {
     }
 }
 
-/// A token moves between two keys, always in one transaction: every range finds it once.
+/// A token moves between two keys in one transaction each time; every range must contain it exactly once.
 pub async fn a_range_is_one_snapshot(fixture: &Fixture) {
     const MOVES: usize = 60;
     let store = &fixture.store;
@@ -105,6 +105,6 @@ pub async fn a_range_is_one_snapshot(fixture: &Fixture) {
         assert_eq!(range.entries.len(), 1);
         assert!(range.entries[0].mod_revision() <= range.revision);
         let again = store.range(RangeRequest::prefix("t/").at(range.revision)).await.unwrap();
-        assert_eq!(keys(&again), keys(&range), "the same revision shows the same");
+        assert_eq!(keys(&again), keys(&range), "a revision is immutable");
     }
 }

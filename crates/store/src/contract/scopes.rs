@@ -1,4 +1,4 @@
-//! Scopes: parts of a store that know nothing of each other.
+//! Scopes: isolated parts of a store.
 
 use super::{Fixture, key, take};
 use crate::{At, Entry, Error, Expect, Put, RangeRequest, Txn, WatchRequest};
@@ -79,7 +79,7 @@ pub async fn a_guard_in_one_scope_binds_commits_in_another(fixture: &Fixture) {
     let is_a = |entry: Option<&Entry>| entry.is_some_and(|entry| entry.value_bytes().starts_with(b"a"));
     let guarded = data.guarded(&locks.guard("lock", "l", is_a)).scope("inner").unwrap();
     let lost = guarded.put(Put::new("k", "0")).await;
-    assert!(matches!(lost, Err(Error::GuardLost { .. })), "the key of the guard does not exist");
+    assert!(matches!(lost, Err(Error::GuardLost { .. })), "the guard's key does not exist");
     locks.put(Put::new("l", "a1")).await.unwrap();
     guarded.put(Put::new("k", "1")).await.unwrap();
     locks.put(Put::new("l", "a2")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Watches: order, history, slowness, progress.
+//! Watches: order, history, slow watchers, progress.
 
 use super::{Fixture, drain, next, shown, take};
 use crate::{Delete, Error, Put, Revision, Txn, WatchEvent, WatchRequest};
@@ -80,7 +80,7 @@ pub async fn a_transaction_is_delivered_whole(fixture: &Fixture) {
     assert_eq!(take(&mut watch, 1).await, [format!("-p/a@{gone}<1")]);
 }
 
-/// Watchers that start at different times and places all see the same sequence.
+/// Watchers that start at different times and with different prefixes observe the same sequence.
 pub async fn no_gap_and_no_duplicate_among_many_writers(fixture: &Fixture) {
     const WRITERS: usize = 4;
     const WRITES: usize = 50;
@@ -139,7 +139,7 @@ pub async fn what_is_there_may_be_taken_without_waiting(fixture: &Fixture) {
     const WRITES: usize = 200;
     let store = &fixture.store;
     let mut watch = store.watch(WatchRequest::prefix("a")).await.unwrap();
-    assert!(watch.try_next().is_none(), "nothing has happened");
+    assert!(watch.try_next().is_none(), "no event yet");
     for n in 0..WRITES {
         store.put(Put::new("a", n.to_string())).await.unwrap();
         store.put(Put::new("b", "")).await.unwrap();
@@ -153,7 +153,7 @@ pub async fn what_is_there_may_be_taken_without_waiting(fixture: &Fixture) {
         events.push(shown(&event));
     }
     assert!(events.iter().enumerate().all(|(n, event)| event.starts_with(&format!("+a={n}@"))), "{events:?}");
-    assert!(watch.try_next().is_none(), "that was all");
+    assert!(watch.try_next().is_none(), "no further event");
 }
 
 pub async fn a_watcher_that_compaction_has_passed_is_told(fixture: &Fixture) {
@@ -165,13 +165,13 @@ pub async fn a_watcher_that_compaction_has_passed_is_told(fixture: &Fixture) {
     }
     store.compact(latest).await.unwrap();
     let refused = match store.watch(WatchRequest::prefix("a").from(from)).await {
-        // An engine may notice at once, or when the first event is asked for.
+        // An engine may report this immediately or with the first event.
         Ok(mut watch) => next(&mut watch).await.map(drop),
         Err(error) => Err(error),
     };
     match refused {
         Err(Error::Compacted { requested, oldest }) => assert_eq!((requested, oldest), (from, latest)),
-        other => panic!("expected to be told of the compaction, got {other:?}"),
+        other => panic!("expected an error about the compaction, got {other:?}"),
     }
 }
 
@@ -211,7 +211,7 @@ pub async fn a_dropped_wait_loses_nothing(fixture: &Fixture) {
     });
     let mut events = Vec::new();
     while events.len() < WRITES {
-        // Most of these waits are dropped before they are ready.
+        // Most of these futures are dropped before they are ready.
         let waited = tokio::time::timeout(std::time::Duration::from_micros(50), watch.next()).await;
         if let Ok(event) = waited {
             let event = event.unwrap();

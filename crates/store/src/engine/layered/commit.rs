@@ -1,4 +1,4 @@
-//! Writing over a base: what is expected of its keys is put into terms of the scope's own.
+//! Writes over a base: conditions on the base's keys are translated to conditions on the scope's own keys.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use crate::read::At;
 use crate::revision::Revision;
 use crate::txn::{Committed, Expect, Op, Put, Txn};
 
-/// How often a write is tried whose conditions hold although what they were translated to does
-/// not, because somebody else wrote in between.
+/// Maximum attempts of a write whose conditions hold although the translated ones do not, because of a concurrent
+/// write.
 const MAX_ATTEMPTS: u32 = 256;
 
-/// No write makes this revision.
+/// A revision that no key has.
 const NEVER: Revision = Revision::new(0);
 
-/// A transaction in terms of the scope's own keys.
+/// A transaction on the scope's own keys.
 struct Translated {
     txn: Txn,
-    /// Which of the single keys are left out, for they are deleted and already are.
+    /// Indexes of the single-key operations that are omitted: deletes of keys that are deleted already.
     left_out: Vec<usize>,
 }
 
@@ -50,7 +50,7 @@ impl Layered {
     async fn own_states(&self, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Own>> {
         let mut states = HashMap::with_capacity(keys.len());
         for key in keys {
-            // What is translated from it are conditions; a conflict makes the newer state known.
+            // May be stale: it is only translated to conditions, and a conflict returns the newer state.
             states.insert(key.clone(), Own::of(self.own.get_at(key, At::Cached).await?.entry));
         }
         Ok(states)
@@ -76,7 +76,7 @@ impl Layered {
                         None => translated.ops.push(op.clone()),
                         Some(Own::Whiteout(at)) if expect != Expect::ModRevision(NEVER) => {
                             left_out.push(place);
-                            // Also where nothing is expected: it must still be deleted.
+                            // Even without a condition, the key must still be deleted.
                             translated.checks.push((delete.key.clone(), Expect::ModRevision(*at)));
                         }
                         Some(_) => {
@@ -95,8 +95,8 @@ impl Layered {
         Translated { txn: translated, left_out }
     }
 
-    /// What is to be expected of the scope's own key. What does not hold becomes what never
-    /// does: the engine is to find it, after those conditions that come before it.
+    /// Translates a condition to the scope's own key. One that does not hold becomes one that never holds, so that
+    /// the engine reports it in the order of the conditions.
     fn translate_expect(&self, expect: Expect, own: Option<&Own>) -> Expect {
         match (own, expect) {
             (Some(Own::Nothing), Expect::ModRevision(revision)) if revision == self.base.revision() => {
@@ -109,7 +109,7 @@ impl Layered {
         }
     }
 
-    /// The answer in terms of what the caller sees.
+    /// The result from the caller's point of view.
     fn shown(&self, txn: &Txn, mut committed: Committed, left_out: &[usize]) -> Committed {
         for place in left_out {
             committed.previous.insert(*place, None);
@@ -130,7 +130,7 @@ impl Layered {
         committed
     }
 
-    /// The conflict as the caller sees it; none if what the caller expects does hold.
+    /// The conflict from the caller's point of view; none if the caller's condition holds.
     fn shown_conflict(&self, txn: &Txn, conflict: Conflict) -> Option<Conflict> {
         if !self.base.contains(&conflict.key) {
             return Some(conflict);
@@ -144,7 +144,7 @@ impl Layered {
     }
 }
 
-/// All single keys of a transaction.
+/// All keys of single-key operations and checks.
 fn touched(txn: &Txn) -> impl Iterator<Item = &[u8]> {
     let written = txn.ops.iter().filter_map(|op| match op {
         Op::Put(put) => Some(put.key.as_slice()),

@@ -1,4 +1,4 @@
-//! Reading many keys of which some are the base's.
+//! Reads of several keys, some of which may be in the base.
 
 use super::{Layered, Own, is_whiteout};
 use crate::entry::Entry;
@@ -15,11 +15,11 @@ impl Layered {
         self.check_age(request.at)?;
         let limit = request.limit;
         if limit > 0 {
-            // So that enough are left if all of these turn out to be whiteouts.
+            // So that enough entries remain if all of these keys are whiteouts.
             request.limit = limit + keys.len();
         }
         let mut range = self.own.range(request).await?;
-        // Beyond the last entry of a portion nothing is known yet.
+        // Keys after the last entry of a limited range may be whiteouts in its unread part.
         let known = match range.entries.last() {
             Some(last) if range.more => keys.partition_point(|key| key.as_slice() <= last.key()),
             _ => keys.len(),
@@ -42,7 +42,7 @@ impl Layered {
         Ok(Count { count: count.saturating_add_signed(difference), revision })
     }
 
-    /// How many more entries there are than the scope itself has, among these keys.
+    /// Number of additional visible entries, compared with the scope's own, among these keys.
     async fn difference(&self, keys: &[Vec<u8>], at: At) -> Result<i64> {
         let mut difference = 0;
         for key in keys {
@@ -55,7 +55,7 @@ impl Layered {
         Ok(difference)
     }
 
-    /// Both in order, where the scope's own entries count more.
+    /// Merges both in order; the scope's own entries take precedence.
     fn merge(&self, own: Vec<Entry>, keys: &[Vec<u8>]) -> Vec<Entry> {
         let mut merged = Vec::with_capacity(own.len() + keys.len());
         let mut own = own.into_iter().peekable();
