@@ -1,5 +1,5 @@
-//! Scopes over a base: the contract, and random operations against a store in which the same
-//! entries were written.
+//! Scopes over a base: the contract, and random operations compared with a store in which the same entries were
+//! written.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -13,7 +13,7 @@ use coracle_store::{
     WatchRequest, memory,
 };
 
-/// Entries whose value has a place for the revision.
+/// Entries whose value contains the revision.
 struct Fixed {
     entries: BTreeMap<Vec<u8>, &'static str>,
     revision: Revision,
@@ -59,7 +59,7 @@ coracle_store::contract_suite_exact!(fixture);
 
 const BASE: [(&str, &str); 4] = [("a/1", "<>"), ("a/3", "[]"), ("a/5", "()"), ("b/2", "{}")];
 
-/// A scope over a base, and one in which the base was written: both as of the same revision.
+/// A scope over a base, and one in which the base was written, both as of the same revision.
 async fn pair() -> (Store, Store) {
     let (layered, written) = (
         memory::open(memory::Options::default()),
@@ -68,7 +68,7 @@ async fn pair() -> (Store, Store) {
     let put = |(key, value): (&str, &'static str)| Put::new(key, value).stamp_at(1);
     let txn = BASE.into_iter().fold(Txn::new(), |txn, entry| txn.put(put(entry)));
     let revision = written.commit(txn).await.unwrap().revision;
-    // Outside the scope, so that nobody sees it.
+    // Outside of the scope, so that it is invisible.
     let record = layered.put(Put::new("record", "")).await.unwrap();
     assert_eq!(record.revision, revision);
     let layered = layered.scope("s").unwrap();
@@ -97,7 +97,7 @@ async fn state(store: &Store, at: At) -> Vec<String> {
     store.range(request).await.unwrap().entries.iter().map(shown).collect()
 }
 
-/// A list in pages, with what each page says of the rest.
+/// A list in pages, with the remaining count of each page.
 async fn pages(store: &Store, prefix: &str, limit: usize) -> Vec<String> {
     let mut request = RangeRequest::prefix(prefix).limit(limit).count_remaining();
     let mut lines = Vec::new();
@@ -146,7 +146,7 @@ fn shown_outcome(outcome: Result<coracle_store::Committed, Error>) -> String {
 }
 
 #[tokio::test]
-async fn a_base_is_as_if_it_had_been_written() {
+async fn base_behaves_as_if_written() {
     for seed in 0..60 {
         let mut rng = Rng::seeded(seed);
         let (layered, written) = pair().await;
@@ -194,7 +194,7 @@ async fn a_base_is_as_if_it_had_been_written() {
 }
 
 #[tokio::test]
-async fn what_was_before_the_base_is_gone() {
+async fn revisions_before_the_base_are_compacted() {
     let (layered, _) = pair().await;
     let before = Revision::new(1);
     assert!(matches!(layered.get_at("a/1", At::Revision(before)).await, Err(Error::Compacted { .. })));
@@ -207,7 +207,7 @@ async fn what_was_before_the_base_is_gone() {
 }
 
 #[tokio::test]
-async fn scopes_over_one_base_differ_only_in_what_they_wrote() {
+async fn scopes_over_one_base_store_only_differences() {
     let store = memory::open(memory::Options::default());
     let entries = BASE.into_iter().map(|(key, value)| (key.as_bytes().to_vec(), value)).collect();
     let base: Arc<dyn Base> = Arc::new(Fixed { entries, revision: Revision::new(1) });
@@ -222,7 +222,7 @@ async fn scopes_over_one_base_differ_only_in_what_they_wrote() {
 }
 
 #[tokio::test]
-async fn changes_are_told_by_the_keys_of_their_scope() {
+async fn events_have_keys_relative_to_their_scope() {
     let store = memory::open(memory::Options::default());
     let entries = BASE.into_iter().map(|(key, value)| (key.as_bytes().to_vec(), value)).collect();
     let base: Arc<dyn Base> = Arc::new(Fixed { entries, revision: Revision::new(1) });

@@ -8,30 +8,30 @@ use coracle_store::{
     WatchRequest,
 };
 
-/// Few keys, so that operations meet each other.
+/// Few keys, so that operations collide.
 const KEYS: [&str; 8] = ["a", "a/1", "a/2", "ab", "b", "b/1", "b/2", "c"];
 const PREFIXES: [&str; 6] = ["", "a", "a/", "b/", "c", "zz"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct ModelEntry {
     value: String,
     create: u64,
     modified: u64,
     version: u64,
 }
 
-type State = BTreeMap<String, Known>;
+type State = BTreeMap<String, ModelEntry>;
 
-/// Everything that ever was, by revision.
+/// All past states, by revision.
 struct Model {
     revision: u64,
     oldest: u64,
     states: BTreeMap<u64, State>,
-    /// What a watch of everything delivers at each revision.
+    /// The events of a watch on all keys, by revision.
     events: BTreeMap<u64, Vec<(String, String)>>,
 }
 
-/// One seeded run.
+/// A run with one seed.
 pub(crate) struct Run {
     seed: u64,
     rng: Rng,
@@ -95,12 +95,12 @@ impl Run {
 
     fn value(&mut self) -> String {
         self.counter += 1;
-        // Long enough now and then to fill segments.
+        // Sometimes long enough to fill segments.
         let filler = "x".repeat(self.rng.below(400) as usize);
         format!("{}-{filler}", self.counter)
     }
 
-    /// A condition that holds about half of the time.
+    /// A condition that holds in about half of the cases.
     fn expect(&mut self, key: &str) -> Expect {
         match (self.rng.below(4), self.model.latest().get(key)) {
             (0 | 1, _) => Expect::Any,
@@ -169,16 +169,16 @@ impl Run {
     ) {
         match outcome {
             Ok(committed) => {
-                assert!(met, "seed {}: a condition that did not hold was taken for met", self.seed);
+                assert!(met, "seed {}: a failed condition was accepted", self.seed);
                 self.model.apply(changes);
                 assert_eq!(committed.revision.get(), self.model.revision, "seed {}", self.seed);
             }
-            Err(Error::Conflict(_)) => assert!(!met, "seed {}: a condition that held was refused", self.seed),
+            Err(Error::Conflict(_)) => assert!(!met, "seed {}: a met condition was rejected", self.seed),
             Err(error) => panic!("seed {}: {error}", self.seed),
         }
     }
 
-    /// A revision from a little before the oldest to a little after the latest.
+    /// A revision between slightly before the oldest and slightly after the latest.
     fn some_revision(&mut self) -> u64 {
         let from = self.model.oldest.saturating_sub(2);
         from + self.rng.below(self.model.revision + 3 - from)
@@ -218,11 +218,11 @@ impl Run {
         }
     }
 
-    /// Reads a prefix at a revision in pages of random size and compares all of it.
+    /// Reads a prefix at a revision in pages of random size, and compares the whole.
     async fn compare(&mut self, prefix: &str, revision: u64) {
         let at = Revision::new(revision);
         let limit = 1 + self.rng.below(5) as usize;
-        let mut found: Vec<(String, Known)> = Vec::new();
+        let mut found: Vec<(String, ModelEntry)> = Vec::new();
         loop {
             let mut request = RangeRequest::prefix(prefix).at(at).limit(limit).count_remaining();
             if let Some((last, _)) = found.last() {
@@ -256,7 +256,7 @@ impl Run {
         self.watches.push((prefix, from, self.store.watch(request).await.unwrap()));
     }
 
-    /// Every watch has delivered its part of the sequence, or was passed by compaction.
+    /// Checks that every watch has delivered its part of the sequence, or has been overtaken by compaction.
     async fn check_watches(&mut self) {
         for (prefix, from, mut watch) in std::mem::take(&mut self.watches) {
             watch.progress_handle().request();
@@ -266,7 +266,7 @@ impl Run {
                     Ok(WatchEvent::Progress { .. }) => break false,
                     Ok(event) => delivered.push(shown(&event)),
                     Err(Error::Compacted { oldest, .. }) => {
-                        assert!(from < oldest.get(), "seed {}: ended without need", self.seed);
+                        assert!(from < oldest.get(), "seed {}: ended without compaction", self.seed);
                         break true;
                     }
                     Err(error) => panic!("seed {}: {error}", self.seed),
@@ -311,7 +311,7 @@ impl Model {
                     events.push((key.clone(), format!("+{key}={value}@{revision}{before}")));
                     let (create, version) =
                         previous.map_or((revision, 1), |known| (known.create, known.version + 1));
-                    state.insert(key, Known { value, create, modified: revision, version });
+                    state.insert(key, ModelEntry { value, create, modified: revision, version });
                 }
                 None if previous.is_some() => {
                     events.push((key.clone(), format!("-{key}@{revision}{before}")));
@@ -328,8 +328,8 @@ impl Model {
     }
 }
 
-fn known(entry: &Entry) -> Known {
-    Known {
+fn known(entry: &Entry) -> ModelEntry {
+    ModelEntry {
         value: text(&entry.value_bytes()),
         create: entry.create_revision().get(),
         modified: entry.mod_revision().get(),

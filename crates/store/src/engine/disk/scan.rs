@@ -477,7 +477,7 @@ fn check_next(scan: &Scan) -> Result<(), Damage> {
     let (last, tail) = (&scan.segments[scan.segments.len() - 1], &scan.segments[scan.tail]);
     if let Some(next) = scan.continues.filter(|next| *next > last.number()) {
         let detail =
-            format!("the file is missing: {} says that the log goes on in it", segment_name(tail.number()));
+            format!("the file is missing: {} names it as the next segment", segment_name(tail.number()));
         return Err(Damage {
             file: segment_name(next),
             ..Damage::unusable_segment(last.number() + 1, detail)
