@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_round_trip_and_overlong_ones_are_refused() {
+    fn numbers_round_trip_and_overlong_ones_are_rejected() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
             put_varint(&mut out, number);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_end_is_refused() {
+    fn length_beyond_the_end_is_rejected() {
         let mut out = Vec::new();
         put_bytes(&mut out, b"abc");
         assert_eq!(Decoder::new(&out).bytes(), Ok(&b"abc"[..]));

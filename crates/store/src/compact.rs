@@ -76,7 +76,7 @@ impl CompactionPolicy {
     }
 
     /// Returns true if growth from `before` to `after` bytes makes compaction due earlier.
-    pub(crate) fn is_hurried_by(&self, before: u64, after: u64) -> bool {
+    pub(crate) fn is_due_earlier_after(&self, before: u64, after: u64) -> bool {
         after > self.burst_bytes || before <= self.max_bytes && after > self.max_bytes
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn old_commits_go_and_young_ones_stay() {
+    fn old_commits_are_compacted() {
         let policy = policy(1_000, 1_000);
         assert_eq!(target(&policy, 10), Some(5));
         assert_eq!(target(&policy, 16), Some(7));
@@ -105,24 +105,24 @@ mod tests {
     }
 
     #[test]
-    fn too_many_bytes_go_unless_they_are_young() {
+    fn oversized_history_is_compacted_except_young_commits() {
         assert_eq!(target(&policy(400, 1_000), 12), Some(7), "down to three quarters of the limit");
         assert_eq!(target(&policy(100, 1_000), 10), Some(9), "but what is younger than two seconds stays");
         assert_eq!(target(&policy(100, 1_000), 6), Some(5));
     }
 
     #[test]
-    fn a_burst_goes_however_young() {
+    fn burst_is_compacted_regardless_of_age() {
         assert_eq!(target(&policy(100, 400), 6), Some(7), "down to seven eighths of the limit");
         assert_eq!(target(&policy(0, 0), 6), Some(9));
     }
 
     #[test]
-    fn compaction_is_due_the_earlier_the_more_there_is() {
+    fn larger_history_is_due_earlier() {
         let (policy, since) = (policy(100, 400), Timestamp::from_millis(1_000));
         let due = |bytes| policy.due(since, bytes).since(since).as_millis();
         assert_eq!((due(100), due(101), due(401)), (11_000, 2_200, 0));
-        assert!(policy.is_hurried_by(100, 101) && policy.is_hurried_by(400, 401));
-        assert!(!policy.is_hurried_by(101, 102) && !policy.is_hurried_by(1, 2));
+        assert!(policy.is_due_earlier_after(100, 101) && policy.is_due_earlier_after(400, 401));
+        assert!(!policy.is_due_earlier_after(101, 102) && !policy.is_due_earlier_after(1, 2));
     }
 }

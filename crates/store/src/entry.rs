@@ -85,13 +85,13 @@ const PLAIN: u32 = 0;
 
 impl Version {
     /// A short-lived version, which is never packed.
-    pub(crate) fn live(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
+    pub(crate) fn plain(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
         let data = join(&parts.key, &parts.value, parts.stamp, parts.mod_revision);
         Self::of(parts, data, PLAIN, older)
     }
 
     /// A long-lived version: a long value is packed if that makes it much shorter.
-    pub(crate) fn kept(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
+    pub(crate) fn packed(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
         let data = join(&parts.key, &parts.value, parts.stamp, parts.mod_revision);
         match packed::pack(&data, parts.key.len()) {
             Some(packed) => Self::of(parts, packed, (data.len() - parts.key.len()) as u32, older),
@@ -229,7 +229,7 @@ fn join(key: &[u8], value: &[u8], stamp: Option<u32>, revision: Revision) -> Byt
 impl Entry {
     /// Creates an entry received from outside, such as from etcd.
     pub fn from_parts(parts: &EntryParts) -> Self {
-        Self::new(Version::live(parts, None))
+        Self::new(Version::plain(parts, None))
     }
 
     pub(crate) fn new(version: Arc<Version>) -> Self {
@@ -351,14 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stamped_value_shows_its_revision_and_can_be_taken_apart_again() {
+    fn stamped_value_contains_its_revision_and_can_be_unstamped() {
         let entry = Entry::from_parts(&parts(r#"{"rv":""}"#, Some(7), 1234));
         assert_eq!(entry.value(), r#"{"rv":"1234"}"#);
         assert_eq!(entry.to_parts().value, r#"{"rv":""}"#);
     }
 
     #[test]
-    fn identity_of_a_version_is_never_that_of_another() {
+    fn version_identity_is_unique() {
         let entry = Entry::from_parts(&parts("a", None, 1));
         let id = entry.id();
         assert!(id == entry.clone().id());
@@ -372,10 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_is_kept_in_little_memory() {
+    fn long_value_is_stored_packed() {
         let value = format!(r#"{{"rv":"","text":"{}"}}"#, "as schemas have it ".repeat(4_000));
         let parts = EntryParts { value: value.clone().into(), ..parts("", Some(7), 1234) };
-        let entry = Entry::new(Version::kept(&parts, None));
+        let entry = Entry::new(Version::packed(&parts, None));
         assert!(entry.version.memory_len() < value.len() / 10, "{}", entry.version.memory_len());
         let seen = value.replacen(r#""rv":"""#, r#""rv":"1234""#, 1);
         assert_eq!((entry.key(), entry.value_len()), (&b"k"[..], seen.len()));
@@ -385,10 +385,10 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_many_versions_is_dropped_without_recursion() {
-        let mut latest = Version::live(&parts("v", None, 2), None);
+    fn long_version_chain_is_dropped_without_recursion() {
+        let mut latest = Version::plain(&parts("v", None, 2), None);
         for revision in 3..300_000 {
-            latest = Version::live(&parts("v", None, revision), Some(latest));
+            latest = Version::plain(&parts("v", None, revision), Some(latest));
         }
         assert_eq!(latest.at(Revision::new(2)).expect("kept").modified, Revision::new(2));
         drop(latest);

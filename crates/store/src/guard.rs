@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn conflicts_of_the_transaction_itself_are_returned() {
+    async fn conflict_of_the_transaction_itself_is_returned() {
         let store: Store = crate::memory::open(crate::memory::Options::default());
         let guarded = store.guarded(&store.guard("lock", "l", is_a));
         store.put(Put::new("l", "a1")).await.unwrap();

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn write_health_keeps_the_poison_and_clears_the_rest() {
+    fn poisoned_health_is_not_cleared() {
         let health = WriteHealth::default();
         assert!(health.check().is_ok() && !health.is_disk_full());
         health.fail(&full());

@@ -18,10 +18,10 @@ const COMMIT_OVERHEAD_BYTES: u64 = 160;
 const DROP_CHUNK: usize = 1024;
 
 pub(crate) struct History {
-    kept: Mutex<Kept>,
+    state: Mutex<State>,
 }
 
-struct Kept {
+struct State {
     /// In ascending order. Their revisions have no gaps, unless they mirror a remote store that has other writers.
     commits: VecDeque<Arc<Commit>>,
     /// The oldest revision available to reads and watches.
@@ -41,22 +41,22 @@ pub(crate) struct Summary {
 
 impl History {
     pub(crate) fn starting_at(oldest: Revision) -> Self {
-        Self { kept: Mutex::new(Kept { commits: VecDeque::new(), oldest, bytes: 0 }) }
+        Self { state: Mutex::new(State { commits: VecDeque::new(), oldest, bytes: 0 }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // No code under this lock panics halfway, so a poisoned lock guards valid data.
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Adds commits; returns the previous size in bytes.
     pub(crate) fn push(&self, commits: &[Arc<Commit>]) -> u64 {
-        let mut kept = self.lock();
-        let before = kept.bytes;
+        let mut state = self.lock();
+        let before = state.bytes;
         for commit in commits {
-            debug_assert!(kept.commits.back().is_none_or(|last| last.revision < commit.revision));
-            kept.bytes += cost(commit);
-            kept.commits.push_back(commit.clone());
+            debug_assert!(state.commits.back().is_none_or(|last| last.revision < commit.revision));
+            state.bytes += cost(commit);
+            state.commits.push_back(commit.clone());
         }
         before
     }
@@ -73,29 +73,29 @@ impl History {
 
     /// Returns up to `limit` commits, starting at `from`.
     pub(crate) fn read(&self, from: Revision, limit: usize) -> Result<Vec<Arc<Commit>>> {
-        let kept = self.lock();
-        if from < kept.oldest {
-            return Err(Error::Compacted { requested: from, oldest: kept.oldest });
+        let state = self.lock();
+        if from < state.oldest {
+            return Err(Error::Compacted { requested: from, oldest: state.oldest });
         }
-        let skip = kept.position(from);
-        Ok(kept.commits.range(skip..).take(limit).cloned().collect())
+        let skip = state.position(from);
+        Ok(state.commits.range(skip..).take(limit).cloned().collect())
     }
 
     pub(crate) fn summary(&self) -> Summary {
-        let kept = self.lock();
+        let state = self.lock();
         Summary {
-            oldest: kept.oldest,
-            commits: kept.commits.len() as u64,
-            bytes: kept.bytes,
-            since: kept.commits.front().map(|commit| commit.at),
+            oldest: state.oldest,
+            commits: state.commits.len() as u64,
+            bytes: state.bytes,
+            since: state.commits.front().map(|commit| commit.at),
         }
     }
 
     /// The revision to which the policy would compact now.
     pub(crate) fn target(&self, policy: &CompactionPolicy, now: Timestamp) -> Option<Revision> {
-        let kept = self.lock();
-        let costs = kept.commits.iter().map(|commit| (commit.revision, commit.at, cost(commit)));
-        policy.target(now, kept.bytes, costs).filter(|target| *target > kept.oldest)
+        let state = self.lock();
+        let costs = state.commits.iter().map(|commit| (commit.revision, commit.at, cost(commit)));
+        policy.target(now, state.bytes, costs).filter(|target| *target > state.oldest)
     }
 
     /// Discards commits before `oldest` and the versions that only they need. Returns the tombstones that no read can
@@ -123,30 +123,30 @@ impl History {
     /// Discards all commits: history restarts at `oldest`.
     #[cfg(feature = "etcd")]
     pub(crate) fn restart(&self, oldest: Revision) {
-        let mut kept = self.lock();
-        kept.oldest = kept.oldest.max(oldest);
-        kept.bytes = 0;
-        let commits = std::mem::take(&mut kept.commits);
-        drop(kept);
+        let mut state = self.lock();
+        state.oldest = state.oldest.max(oldest);
+        state.bytes = 0;
+        let commits = std::mem::take(&mut state.commits);
+        drop(state);
         // Freed without the lock.
         drop(commits);
     }
 
     fn take_before(&self, oldest: Revision) -> Vec<Arc<Commit>> {
-        let mut kept = self.lock();
-        kept.oldest = kept.oldest.max(oldest);
-        let passed = kept.position(oldest).min(DROP_CHUNK);
-        let commits: Vec<_> = kept.commits.drain(..passed).collect();
-        kept.bytes -= commits.iter().map(|commit| cost(commit)).sum::<u64>();
-        if kept.commits.len() < kept.commits.capacity() / 4 {
-            let len = kept.commits.len();
-            kept.commits.shrink_to((len * 2).max(DROP_CHUNK));
+        let mut state = self.lock();
+        state.oldest = state.oldest.max(oldest);
+        let passed = state.position(oldest).min(DROP_CHUNK);
+        let commits: Vec<_> = state.commits.drain(..passed).collect();
+        state.bytes -= commits.iter().map(|commit| cost(commit)).sum::<u64>();
+        if state.commits.len() < state.commits.capacity() / 4 {
+            let len = state.commits.len();
+            state.commits.shrink_to((len * 2).max(DROP_CHUNK));
         }
         commits
     }
 }
 
-impl Kept {
+impl State {
     /// Position of the commit of `revision`, or where it would be inserted.
     fn position(&self, revision: Revision) -> usize {
         self.commits.partition_point(|commit| commit.revision < revision)

@@ -29,14 +29,14 @@ pub(crate) struct Hub {
     registry: Mutex<Registry>,
     /// The revision up to which commits have been delivered.
     dispatched: watched::Sender<Revision>,
-    bell: Notify,
+    new_commits: Notify,
 }
 
 #[derive(Default)]
 struct Registry {
     watchers: Watchers,
     /// Watchers of any scope, by the prefix of the scopes. There are one or two prefixes.
-    of_scopes: BTreeMap<Box<[u8]>, Watchers>,
+    any_scope: BTreeMap<Box<[u8]>, Watchers>,
     next_id: u64,
 }
 
@@ -74,7 +74,11 @@ impl Subscription {
 
 impl Hub {
     pub(crate) fn starting_at(revision: Revision) -> Self {
-        Self { registry: Mutex::default(), dispatched: watched::Sender::new(revision), bell: Notify::new() }
+        Self {
+            registry: Mutex::default(),
+            dispatched: watched::Sender::new(revision),
+            new_commits: Notify::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -83,8 +87,8 @@ impl Hub {
     }
 
     /// Wakes the dispatcher after commits were added to the history.
-    pub(crate) fn ring(&self) {
-        self.bell.notify_one();
+    pub(crate) fn notify(&self) {
+        self.new_commits.notify_one();
     }
 
     pub(crate) fn dispatched(&self) -> watched::Receiver<Revision> {
@@ -116,7 +120,7 @@ impl Hub {
             // Both branches are safe to drop: they only wait.
             tokio::select! {
                 biased;
-                () = self.bell.notified() => {}
+                () = self.new_commits.notified() => {}
                 () = closed.cancelled() => return,
             }
             while self.dispatch_chunk(history) {
@@ -145,7 +149,7 @@ impl Hub {
     /// error.
     fn skip_to(&self, oldest: Revision, next: Revision) -> bool {
         let mut registry = self.lock();
-        registry.send_away(next);
+        registry.disconnect_all(next);
         self.dispatched.send_replace(Revision::new(oldest.get() - 1));
         true
     }
@@ -155,29 +159,29 @@ impl Registry {
     fn add(&mut self, pattern: &Pattern, watcher: Watcher) {
         match &pattern.beyond {
             None => self.watchers.add(&pattern.prefix, watcher),
-            Some(beyond) => self.of_scopes.entry(pattern.prefix.clone()).or_default().add(beyond, watcher),
+            Some(beyond) => self.any_scope.entry(pattern.prefix.clone()).or_default().add(beyond, watcher),
         }
     }
 
     fn remove(&mut self, pattern: &Pattern, id: u64) {
         let Some(beyond) = &pattern.beyond else { return self.watchers.remove(&pattern.prefix, id) };
-        let Some(watchers) = self.of_scopes.get_mut(&pattern.prefix) else { return };
+        let Some(watchers) = self.any_scope.get_mut(&pattern.prefix) else { return };
         watchers.remove(beyond, id);
         if watchers.by_prefix.is_empty() {
-            self.of_scopes.remove(&pattern.prefix);
+            self.any_scope.remove(&pattern.prefix);
         }
     }
 
     fn deliver(&mut self, commit: &Arc<Commit>) {
         self.watchers.deliver(commit, |key| Some(key));
-        for (prefix, watchers) in &mut self.of_scopes {
+        for (prefix, watchers) in &mut self.any_scope {
             watchers.deliver(commit, |key| beyond_segment(key, prefix));
         }
-        self.of_scopes.retain(|_, watchers| !watchers.by_prefix.is_empty());
+        self.any_scope.retain(|_, watchers| !watchers.by_prefix.is_empty());
     }
 
-    fn send_away(&mut self, resume: Revision) {
-        for watchers in self.of_scopes.values().chain([&self.watchers]) {
+    fn disconnect_all(&mut self, resume: Revision) {
+        for watchers in self.any_scope.values().chain([&self.watchers]) {
             for watcher in watchers.by_prefix.values().flatten() {
                 watcher.resume.store(resume.max(watcher.from).get(), Ordering::Release);
             }

@@ -236,7 +236,7 @@ impl Index {
             Mirrored::Put(parts) => {
                 let latest = self.latest.get(&parts.key[..]).map(|Slot(version)| version.clone());
                 let previous = latest.clone().filter(|version| version.is_live());
-                let version = Version::kept(parts, latest);
+                let version = Version::packed(parts, latest);
                 self.replace(&version, previous.as_deref());
                 Some(Event { version, previous })
             }
@@ -266,7 +266,7 @@ impl Index {
             version: previous.as_ref().map_or(1, |version| version.version() + 1),
             expires_at,
         };
-        let version = Version::kept(&parts, latest);
+        let version = Version::packed(&parts, latest);
         self.replace(&version, previous.as_deref());
         Event { version, previous }
     }
@@ -297,7 +297,7 @@ impl Index {
 
     /// Adds an entry of a snapshot with its revisions.
     pub(crate) fn restore(&mut self, parts: &EntryParts) {
-        self.replace(&Version::kept(parts, None), None);
+        self.replace(&Version::packed(parts, None), None);
     }
 
     /// Removes a tombstone that compaction has passed, unless the key was written again.

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_bounds() {
+    fn empty_and_oversized_keys_are_rejected() {
         assert!(check(b"").is_err());
         assert!(check(&[b'k'; MAX_KEY_BYTES]).is_ok());
         assert!(check(&[b'k'; MAX_KEY_BYTES + 1]).is_err());

@@ -79,13 +79,13 @@ impl Local {
             return;
         }
         let before = self.history.push(commits);
-        self.hub.ring();
+        self.hub.notify();
         let expiry_moved = self.expiry.note(commits);
         let history = self.history.summary();
-        let crowded = self.policy.is_hurried_by(before, history.bytes);
+        let due_earlier = self.policy.is_due_earlier_after(before, history.bytes);
         // With at most one earlier commit the keeper had nothing to wait for.
-        let begins_to_age = history.commits <= commits.len() as u64 + 1;
-        if expiry_moved || crowded || begins_to_age {
+        let has_first_commits = history.commits <= commits.len() as u64 + 1;
+        if expiry_moved || due_earlier || has_first_commits {
             self.upkeep.notify_one();
         }
     }
@@ -97,7 +97,7 @@ impl Local {
         // First, so that no read finds the old history and looks up the new index for it.
         self.history.restart(index.revision().next());
         self.published.store(Arc::new(index));
-        self.hub.ring();
+        self.hub.notify();
     }
 
     /// When the policy requires compaction, if it does.
@@ -227,7 +227,7 @@ impl Local {
             live: self.hub.subscribe(&pattern, position),
             pattern,
             requests,
-            owed: None,
+            requested_progress: None,
         };
         Ok(Watch::new(Box::new(source), progress))
     }
@@ -246,7 +246,7 @@ struct LocalWatch {
     dispatched: watched::Receiver<Revision>,
     requests: watch::Receiver<u64>,
     /// Revision of the store when progress was requested.
-    owed: Option<Revision>,
+    requested_progress: Option<Revision>,
 }
 
 impl WatchSource for LocalWatch {
@@ -342,16 +342,16 @@ impl LocalWatch {
     fn progress(&mut self) -> Option<WatchEvent> {
         if self.requests.has_changed().unwrap_or(false) {
             self.requests.mark_unchanged();
-            self.owed = Some(self.local.published.load().revision());
+            self.requested_progress = Some(self.local.published.load().revision());
         }
-        let owed = self.owed?;
+        let requested = self.requested_progress?;
         let dispatched = *self.dispatched.borrow_and_update();
         let drained =
             self.live.as_ref().is_some_and(|live| live.queue.is_empty() && live.resume_from().is_none());
-        if dispatched < owed || !drained {
+        if dispatched < requested || !drained {
             return None;
         }
-        self.owed = None;
+        self.requested_progress = None;
         self.position = self.position.max(dispatched.next());
         Some(WatchEvent::Progress { revision: dispatched })
     }
@@ -364,7 +364,7 @@ impl LocalWatch {
             biased;
             commit = live.queue.recv() => self.backlog.extend(commit),
             Ok(()) = self.requests.changed() => self.requests.mark_changed(),
-            Ok(()) = self.dispatched.changed(), if self.owed.is_some() => {}
+            Ok(()) = self.dispatched.changed(), if self.requested_progress.is_some() => {}
             () = self.local.closed.cancelled() => {}
         }
     }

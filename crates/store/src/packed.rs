@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_gain_little_stays_as_it_is() {
+    fn poorly_compressible_value_is_not_packed() {
         assert_eq!(pack(&b"short ".repeat(10), 3), None);
         // A generator of incompressible numbers.
         let mut state = 1_u32;

@@ -126,7 +126,7 @@ impl Store {
         } else {
             self.engine.get(&self.full_key(key.as_ref()), at).await?
         };
-        Ok(Get { entry: get.entry.map(|entry| self.shown(entry)), revision: get.revision })
+        Ok(Get { entry: get.entry.map(|entry| self.scoped(entry)), revision: get.revision })
     }
 
     /// Reads keys in order, all from one snapshot.
@@ -135,7 +135,7 @@ impl Store {
         request.start = request.start.map(|start| self.full_key(&start));
         let mut range = self.engine.range(request).await?;
         if !self.scope.is_empty() {
-            range.entries = range.entries.into_iter().map(|entry| self.shown(entry)).collect();
+            range.entries = range.entries.into_iter().map(|entry| self.scoped(entry)).collect();
         }
         Ok(range)
     }
@@ -168,10 +168,10 @@ impl Store {
             [] => self.engine.commit(txn).await,
             guards => guard::commit(guards, &*self.engine, txn).await,
         };
-        let mut committed = committed.map_err(|error| self.shown_error(error))?;
+        let mut committed = committed.map_err(|error| self.scoped_error(error))?;
         if !self.scope.is_empty() {
             let previous = committed.previous.into_iter();
-            committed.previous = previous.map(|entry| entry.map(|entry| self.shown(entry))).collect();
+            committed.previous = previous.map(|entry| entry.map(|entry| self.scoped(entry))).collect();
         }
         Ok(committed)
     }
@@ -269,15 +269,15 @@ impl Store {
         Ok(txn)
     }
 
-    fn shown(&self, entry: Entry) -> Entry {
+    fn scoped(&self, entry: Entry) -> Entry {
         entry.in_scope(self.scope.len())
     }
 
-    fn shown_error(&self, error: Error) -> Error {
+    fn scoped_error(&self, error: Error) -> Error {
         match error {
             Error::Conflict(mut conflict) => {
                 conflict.key.drain(..self.scope.len());
-                conflict.found = conflict.found.map(|entry| self.shown(entry));
+                conflict.found = conflict.found.map(|entry| self.scoped(entry));
                 Error::Conflict(conflict)
             }
             other => other,

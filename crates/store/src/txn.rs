@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlapping_operations_are_refused() {
+    fn overlapping_operations_are_rejected() {
         let twice = Txn::new().put(Put::new("a", "1")).delete(Delete::new("a"));
         let covered = Txn::new().put(Put::new("a/b", "1")).delete_prefix("a/");
         let nested = Txn::new().delete_prefix("a/").delete_prefix("a/b/");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_limited() {
+    fn oversized_values_and_transactions_are_rejected() {
         let large = Txn::new().put(Put::new("a", vec![0; MAX_VALUE_BYTES + 1]));
         assert!(matches!(large.validate(), Err(Error::TooLarge { what: "value", .. })));
         let many = (0..=MAX_TXN_OPS).fold(Txn::new(), |txn, n| txn.put(Put::new(n.to_string(), "")));

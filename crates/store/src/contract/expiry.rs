@@ -8,7 +8,7 @@ use crate::{Put, WatchEvent, WatchRequest};
 /// Short for engines on real time, irrelevant for the others.
 const TTL: Duration = Duration::from_secs(2);
 
-pub async fn a_key_is_deleted_when_its_time_has_come(fixture: &Fixture) {
+pub async fn key_is_deleted_when_its_ttl_expires(fixture: &Fixture) {
     let store = &fixture.store;
     let put = store.put(Put::new("a", "1").ttl(TTL)).await.unwrap().revision;
     store.put(Put::new("b", "1")).await.unwrap();
@@ -28,7 +28,7 @@ pub async fn a_key_is_deleted_when_its_time_has_come(fixture: &Fixture) {
     assert!(store.get("b").await.unwrap().entry.is_some());
 }
 
-pub async fn a_key_written_again_lives_on(fixture: &Fixture) {
+pub async fn rewritten_key_does_not_expire(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("kept", "1").ttl(TTL)).await.unwrap();
     store.put(Put::new("kept", "2")).await.unwrap();

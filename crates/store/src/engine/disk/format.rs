@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_round_trip_and_notice_every_flipped_bit() {
+    fn headers_round_trip_and_detect_every_flipped_bit() {
         let (version, store) = (LOG_VERSION, StoreId(1));
         let header = SegmentHeader { version, store, number: 2, salt: 3, size: 4096 };
         let bytes = header.encode();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn header_with_a_changed_version_is_damaged_and_one_of_the_future_is_unknown() {
+    fn changed_version_is_damage_and_newer_version_is_unknown() {
         let (version, store) = (LOG_VERSION, StoreId(1));
         let mut bytes = SegmentHeader { version, store, number: 2, salt: 3, size: 4096 }.encode();
         bytes[8] = 9;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_known_by_their_names() {
+    fn files_are_classified_by_name() {
         let names = [
             "log-0000000000000002",
             "log-0000000000000001",

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn record_with_a_long_repetitive_value_is_written_packed_and_read_whole() {
+    fn long_repetitive_value_is_written_packed() {
         let value = Bytes::from(b"as schemas have it ".repeat(4_000));
         let put = |value: &Bytes| {
             let (key, value) = (Bytes::from_static(b"k"), value.clone());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_outside_its_value_is_refused() {
+    fn stamp_outside_its_value_is_rejected() {
         let change = Change::Put {
             key: Bytes::from_static(b"k"),
             value: Bytes::new(),

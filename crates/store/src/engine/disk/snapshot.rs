@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_flipped_bit_is_noticed() {
+    fn every_truncation_and_flipped_bit_is_detected() {
         let (bytes, _) = sample(3);
         for end in 0..bytes.len() {
             assert!(read(&bytes[..end]).is_err(), "cut at {end}");

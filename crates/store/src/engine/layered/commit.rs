@@ -20,7 +20,7 @@ const NEVER: Revision = Revision::new(0);
 struct Translated {
     txn: Txn,
     /// Indexes of the single-key operations that are omitted: deletes of keys that are deleted already.
-    left_out: Vec<usize>,
+    omitted: Vec<usize>,
 }
 
 impl Layered {
@@ -32,11 +32,11 @@ impl Layered {
         }
         for _ in 0..MAX_ATTEMPTS {
             let own = self.own_states(&keys).await?;
-            let Translated { txn: translated, left_out } = self.translate(&txn, &own);
+            let Translated { txn: translated, omitted } = self.translate(&txn, &own);
             match self.own.commit_valid(translated).await {
-                Ok(committed) => return Ok(self.shown(&txn, committed, &left_out)),
+                Ok(committed) => return Ok(self.visible_result(&txn, committed, &omitted)),
                 Err(Error::Conflict(conflict)) => {
-                    if let Some(conflict) = self.shown_conflict(&txn, *conflict) {
+                    if let Some(conflict) = self.visible_conflict(&txn, *conflict) {
                         return Err(Error::Conflict(Box::new(conflict)));
                     }
                 }
@@ -61,8 +61,8 @@ impl Layered {
         for (key, expect) in &txn.checks {
             translated.checks.push((key.clone(), self.translate_expect(*expect, own.get(key))));
         }
-        let mut left_out = Vec::new();
-        let mut place = 0;
+        let mut omitted = Vec::new();
+        let mut position = 0;
         for op in &txn.ops {
             match op {
                 Op::Put(put) => {
@@ -75,7 +75,7 @@ impl Layered {
                     match state {
                         None => translated.ops.push(op.clone()),
                         Some(Own::Whiteout(at)) if expect != Expect::ModRevision(NEVER) => {
-                            left_out.push(place);
+                            omitted.push(position);
                             // Even without a condition, the key must still be deleted.
                             translated.checks.push((delete.key.clone(), Expect::ModRevision(*at)));
                         }
@@ -90,9 +90,9 @@ impl Layered {
                     continue;
                 }
             }
-            place += 1;
+            position += 1;
         }
-        Translated { txn: translated, left_out }
+        Translated { txn: translated, omitted }
     }
 
     /// Translates a condition to the scope's own key. One that does not hold becomes one that never holds, so that
@@ -110,20 +110,20 @@ impl Layered {
     }
 
     /// The result from the caller's point of view.
-    fn shown(&self, txn: &Txn, mut committed: Committed, left_out: &[usize]) -> Committed {
-        for place in left_out {
-            committed.previous.insert(*place, None);
+    fn visible_result(&self, txn: &Txn, mut committed: Committed, omitted: &[usize]) -> Committed {
+        for position in omitted {
+            committed.previous.insert(*position, None);
         }
         let single = txn.ops.iter().filter_map(|op| match op {
             Op::Put(put) => Some(&put.key),
             Op::Delete(delete) => Some(&delete.key),
             Op::DeletePrefix(_) => None,
         });
-        for (place, key) in single.enumerate() {
-            if !self.base.contains(key) || left_out.contains(&place) {
+        for (position, key) in single.enumerate() {
+            if !self.base.contains(key) || omitted.contains(&position) {
                 continue;
             }
-            if let Some(previous) = committed.previous.get_mut(place) {
+            if let Some(previous) = committed.previous.get_mut(position) {
                 *previous = self.visible(key, Own::of(previous.take()));
             }
         }
@@ -131,7 +131,7 @@ impl Layered {
     }
 
     /// The conflict from the caller's point of view; none if the caller's condition holds.
-    fn shown_conflict(&self, txn: &Txn, conflict: Conflict) -> Option<Conflict> {
+    fn visible_conflict(&self, txn: &Txn, conflict: Conflict) -> Option<Conflict> {
         if !self.base.contains(&conflict.key) {
             return Some(conflict);
         }
