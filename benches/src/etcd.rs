@@ -24,7 +24,7 @@ pub struct Etcd {
 }
 
 /// Ports of a member before it starts.
-struct Place {
+struct MemberPorts {
     name: String,
     client: u16,
     peer: String,
@@ -38,31 +38,31 @@ impl Etcd {
 
     /// Starts a cluster of `count` members on the same disk; `None` if the program does not exist.
     pub fn start_cluster(program: &Path, dir: &Path, count: usize) -> Option<Vec<Self>> {
-        let place = |number| {
+        let ports = |number| {
             let peer = format!("http://127.0.0.1:{}", free_port());
-            Place { name: format!("m{number}"), client: free_port(), peer }
+            MemberPorts { name: format!("m{number}"), client: free_port(), peer }
         };
-        let places: Vec<Place> = (0..count).map(place).collect();
+        let member_ports: Vec<MemberPorts> = (0..count).map(ports).collect();
         let cluster: Vec<String> =
-            places.iter().map(|place| format!("{}={}", place.name, place.peer)).collect();
+            member_ports.iter().map(|ports| format!("{}={}", ports.name, ports.peer)).collect();
         let cluster = cluster.join(",");
-        let members: Option<Vec<Self>> = places
+        let members: Option<Vec<Self>> = member_ports
             .iter()
-            .map(|place| Self::spawn(program, &dir.join(&place.name), place, &cluster))
+            .map(|ports| Self::spawn(program, &dir.join(&ports.name), ports, &cluster))
             .collect();
         let members = members?;
-        members.iter().zip(&places).for_each(|(member, place)| member.wait(place.client));
+        members.iter().zip(&member_ports).for_each(|(member, ports)| member.wait(ports.client));
         Some(members)
     }
 
-    fn spawn(program: &Path, dir: &Path, place: &Place, cluster: &str) -> Option<Self> {
-        let endpoint = format!("http://127.0.0.1:{}", place.client);
+    fn spawn(program: &Path, dir: &Path, ports: &MemberPorts, cluster: &str) -> Option<Self> {
+        let endpoint = format!("http://127.0.0.1:{}", ports.client);
         let process = Command::new(program)
-            .args(["--name", &place.name])
+            .args(["--name", &ports.name])
             .arg("--data-dir")
             .arg(dir)
             .args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint])
-            .args(["--listen-peer-urls", &place.peer, "--initial-advertise-peer-urls", &place.peer])
+            .args(["--listen-peer-urls", &ports.peer, "--initial-advertise-peer-urls", &ports.peer])
             .args(["--initial-cluster", cluster])
             .stdout(Stdio::null())
             .stderr(Stdio::null())

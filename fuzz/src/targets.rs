@@ -132,21 +132,23 @@ fn read_protobuf(input: &[u8]) -> String {
 fn read_labels(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     outcome(text.parse::<labels::Selector>().map(|selector| {
-        let shown = selector.to_string();
-        let again: labels::Selector = shown.parse().unwrap_or_else(|error| panic!("{shown:?}: {error}"));
-        assert_eq!(again.to_string(), shown);
+        let formatted = selector.to_string();
+        let again: labels::Selector =
+            formatted.parse().unwrap_or_else(|error| panic!("{formatted:?}: {error}"));
+        assert_eq!(again.to_string(), formatted);
         let pod = pod();
         let found = selector.matches(&pod["metadata"]["labels"].as_object());
-        format!("read, {found}, {}", shown.matches(',').count().min(4))
+        format!("read, {found}, {}", formatted.matches(',').count().min(4))
     }))
 }
 
 fn read_fields(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     outcome(text.parse::<fields::Selector>().map(|selector| {
-        let shown = selector.to_string();
-        let again: fields::Selector = shown.parse().unwrap_or_else(|error| panic!("{shown:?}: {error}"));
-        assert_eq!(again.to_string(), shown);
+        let formatted = selector.to_string();
+        let again: fields::Selector =
+            formatted.parse().unwrap_or_else(|error| panic!("{formatted:?}: {error}"));
+        assert_eq!(again.to_string(), formatted);
         format!("read, {}", selector.requirements().len().min(4))
     }))
 }
@@ -154,10 +156,10 @@ fn read_fields(input: &[u8]) -> String {
 fn read_quantity(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     outcome(text.parse::<Quantity>().map(|quantity| {
-        let shown = quantity.to_string();
-        let again: Quantity = shown.parse().unwrap_or_else(|error| panic!("{shown:?}: {error}"));
-        assert_eq!(again.to_string(), shown, "canonical form is unique");
-        let suffix: String = shown.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let formatted = quantity.to_string();
+        let again: Quantity = formatted.parse().unwrap_or_else(|error| panic!("{formatted:?}: {error}"));
+        assert_eq!(again.to_string(), formatted, "canonical form is unique");
+        let suffix: String = formatted.chars().filter(|c| !c.is_ascii_digit()).collect();
         format!("read as {suffix}")
     }))
 }
@@ -165,8 +167,8 @@ fn read_quantity(input: &[u8]) -> String {
 fn read_time(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     outcome(text.parse::<Time>().map(|time| {
-        let shown = time.to_string();
-        assert_eq!(shown.parse::<Time>().expect("formatted time parses").to_string(), shown);
+        let formatted = time.to_string();
+        assert_eq!(formatted.parse::<Time>().expect("formatted time parses").to_string(), formatted);
         "read".to_owned()
     }))
 }

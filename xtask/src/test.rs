@@ -48,34 +48,34 @@ pub(crate) struct Options {
 /// If a required package is missing that the user must install or exclude; no suite has run then.
 pub(crate) fn run(options: &Options) -> Result<Summary> {
     let mut summary = Summary::default();
-    let wanted = without_excluded(options, &mut summary);
-    requirements::ensure(&wanted)?;
-    for (suite, environment) in prepare(&wanted, options, &mut summary)? {
+    let selected = without_excluded(options, &mut summary);
+    requirements::ensure(&selected)?;
+    for (suite, environment) in prepare(&selected, options, &mut summary)? {
         summary.step(suite.name, || run_suite(suite, &environment, &options.extra));
     }
     Ok(summary)
 }
 
 fn without_excluded(options: &Options, summary: &mut Summary) -> Vec<&'static Suite> {
-    let mut wanted = Vec::new();
+    let mut selected = Vec::new();
     for suite in SUITES {
         let excluded = requirements::of(suite.name)
             .find(|needed| options.without.iter().any(|name| name == needed.name));
         match excluded {
             Some(needed) => summary.skip(suite.name, format!("--without {}", needed.name)),
-            None => wanted.push(suite),
+            None => selected.push(suite),
         }
     }
-    wanted
+    selected
 }
 
 fn prepare(
-    wanted: &[&'static Suite],
+    selected: &[&'static Suite],
     options: &Options,
     summary: &mut Summary,
 ) -> Result<Vec<(&'static Suite, Environment)>> {
     let mut ready = Vec::new();
-    for suite in wanted {
+    for suite in selected {
         match (suite.prepare)(options)? {
             Prepared::Ready(environment) => ready.push((*suite, environment)),
             Prepared::Skipped(reason) => summary.skip(suite.name, reason),
@@ -98,9 +98,9 @@ mod tests {
     fn without_skips_only_suites_that_need_the_package() {
         let mut summary = Summary::default();
         let options = Options { without: vec!["etcd".to_owned()], ..Options::default() };
-        let wanted = without_excluded(&options, &mut summary);
-        assert!(wanted.iter().any(|suite| suite.name == "workspace"));
-        assert!(!wanted.iter().any(|suite| suite.name == "etcd"));
+        let selected = without_excluded(&options, &mut summary);
+        assert!(selected.iter().any(|suite| suite.name == "workspace"));
+        assert!(!selected.iter().any(|suite| suite.name == "etcd"));
         assert_eq!(summary.skipped().len(), 1);
         assert_eq!(summary.skipped()[0].reason, "--without etcd");
     }

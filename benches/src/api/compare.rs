@@ -71,7 +71,7 @@ impl Compare {
     fn measure(&self, system: &dyn System) -> Result<Report> {
         let dir = tempfile::tempdir_in(&self.dir)?;
         let (mut report, workload) = (Report::new(system.name()), Workload::new(&self.workload));
-        let measured = self.lives(system, dir.path(), &workload, &mut report);
+        let measured = self.measure_servers(system, dir.path(), &workload, &mut report);
         if measured.is_err() {
             // To keep the log.
             eprintln!("the files of {} stay in {}", system.name(), dir.keep().display());
@@ -79,18 +79,29 @@ impl Compare {
         measured.map(|()| report)
     }
 
-    fn lives(&self, system: &dyn System, dir: &Path, workload: &Workload, report: &mut Report) -> Result<()> {
+    fn measure_servers(
+        &self,
+        system: &dyn System,
+        dir: &Path,
+        workload: &Workload,
+        report: &mut Report,
+    ) -> Result<()> {
         if !workload.wants_only_definitions() {
-            self.life(system, &created(dir.join("loads"))?, workload, report)?;
+            self.measure_server(system, &created(dir.join("loads"))?, workload, report)?;
         }
         if workload.wants_definitions() {
-            self.life_with_definitions(system, &created(dir.join("definitions"))?, workload, report)?;
+            self.measure_server_with_definitions(
+                system,
+                &created(dir.join("definitions"))?,
+                workload,
+                report,
+            )?;
         }
         Ok(())
     }
 
     /// Measures a new server: installs hundreds of definitions, runs discovery, and restarts it.
-    fn life_with_definitions(
+    fn measure_server_with_definitions(
         &self,
         system: &dyn System,
         dir: &Path,
@@ -112,7 +123,13 @@ impl Compare {
     }
 
     /// Measures one server: empty, filled, restarted, and under load.
-    fn life(&self, system: &dyn System, dir: &Path, workload: &Workload, report: &mut Report) -> Result<()> {
+    fn measure_server(
+        &self,
+        system: &dyn System,
+        dir: &Path,
+        workload: &Workload,
+        report: &mut Report,
+    ) -> Result<()> {
         let running = system.start(dir)?;
         note(report, &running, "Start to ready, empty", State::Time(running.ready_in));
         memory(report, &running, "Resident memory, idle")?;

@@ -47,9 +47,8 @@ fn main() {
         ] {
             let baseline = decide(&few.0, user, resource).await;
             let figure = decide(&many.0, user, resource).await;
-            let shown =
-                format!("{:.2} µs, {:.1} of that with {FEW}", micros(figure), ratio(figure, baseline));
-            report(what, &shown, "< 20 µs with 1 000 roles", figure < AIM);
+            let text = format!("{:.2} µs, {:.1} of that with {FEW}", micros(figure), ratio(figure, baseline));
+            report(what, &text, "< 20 µs with 1 000 roles", figure < AIM);
         }
     });
 }

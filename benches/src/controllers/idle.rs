@@ -43,8 +43,8 @@ pub(crate) async fn measure() -> Result<()> {
     let cluster = Coracle::start(config).await?;
     cluster.run_until_idle().await?;
     let alone = spent().await;
-    let shown = format!("{:.1} ms of a processor in {} s", millis(alone), WATCHED.as_secs());
-    report("An idle cluster", &shown, "the baseline", true);
+    let text = format!("{:.1} ms of a processor in {} s", millis(alone), WATCHED.as_secs());
+    report("An idle cluster", &text, "the baseline", true);
 
     let before = resident_bytes();
     let (stop, running) = add_controllers(&cluster).await?;
@@ -63,8 +63,8 @@ pub(crate) async fn measure() -> Result<()> {
 async fn print_difference(what: &str, alone: Duration, before: u64, count: usize) {
     let more = spent().await.saturating_sub(alone);
     let kib = resident_bytes().saturating_sub(before) as f64 / 1024.0 / count as f64;
-    let shown = format!("{:.1} ms more of a processor, {kib:.1} KiB each", millis(more));
-    report(what, &shown, "no work", more < NOISE);
+    let text = format!("{:.1} ms more of a processor, {kib:.1} KiB each", millis(more));
+    report(what, &text, "no work", more < NOISE);
 }
 
 /// CPU time that the idle process uses.

@@ -59,7 +59,7 @@ async fn measure(cluster: &Handle) -> Result<()> {
 
     let baseline = pods_by_hand(&client).await?;
     report("1 000 pods made by a client, and nothing else", &millis(baseline), "the baseline", true);
-    let told = |what: &str, took: Duration, aim: Duration| {
+    let report_time = |what: &str, took: Duration, aim: Duration| {
         let ratio = took.as_secs_f64() / baseline.as_secs_f64();
         let figure = format!("{}, {ratio:.1} times the baseline", millis(took));
         report(what, &figure, &format!("< {} s", aim.as_secs()), took < aim);
@@ -69,7 +69,7 @@ async fn measure(cluster: &Handle) -> Result<()> {
     let deployments = objects(&client, "apps", "v1", "Deployment", Some("rollout"));
     create(&deployments, deployment()).await?;
     until(&deployments, |status| number(status, "availableReplicas") == REPLICAS).await?;
-    told("Deployment of 1 000 replicas, until all are available", began.elapsed(), ROLLOUT_AIM);
+    report_time("Deployment of 1 000 replicas, until all are available", began.elapsed(), ROLLOUT_AIM);
 
     cluster.run_until_idle().await?;
     let began = start();
@@ -81,21 +81,21 @@ async fn measure(cluster: &Handle) -> Result<()> {
             .all(|field| number(status, field) == REPLICAS)
     };
     until(&deployments, updated).await?;
-    told("Rolling update of it", began.elapsed(), ROLLOUT_AIM);
+    report_time("Rolling update of it", began.elapsed(), ROLLOUT_AIM);
 
     cluster.run_until_idle().await?;
     let began = start();
     patch(&deployments, json!({"spec": {"replicas": 0}})).await?;
     until(&deployments, |status| number(status, "replicas") == 0).await?;
     cluster.run_until_idle().await?;
-    told("Scaling it to zero, until no pod is left", began.elapsed(), ROLLOUT_AIM);
+    report_time("Scaling it to zero, until no pod is left", began.elapsed(), ROLLOUT_AIM);
 
     fill(&client).await?;
     cluster.run_until_idle().await?;
     let began = start();
     namespaces.delete("contents", &DeleteParams::default()).await?;
     gone(&namespaces, "contents").await?;
-    told("Deleting a namespace with 5 000 objects", began.elapsed(), DELETION_AIM);
+    report_time("Deleting a namespace with 5 000 objects", began.elapsed(), DELETION_AIM);
 
     let memory = resident_bytes() >> 20;
     report("Resident memory after all that", &format!("{memory} MiB"), "< 600 MiB", memory < 600);

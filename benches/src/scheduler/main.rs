@@ -64,9 +64,8 @@ fn main() -> Result<()> {
     for kind in &kinds {
         let figure = if *kind == Kind::Plain { baseline } else { decide(&args, *kind)? };
         let aim = Duration::from_secs_f64(1.0 / kind.aim());
-        let shown =
-            format!("{} a pod, {:.1} of that of a plain one", micros(figure), ratio(figure, baseline));
-        report(&format!("{kind}: decisions alone"), &shown, &format!("< {}", micros(aim)), figure < aim);
+        let text = format!("{} a pod, {:.1} of that of a plain one", micros(figure), ratio(figure, baseline));
+        report(&format!("{kind}: decisions alone"), &text, &format!("< {}", micros(aim)), figure < aim);
     }
     for nodes in [Nodes::Idle, Nodes::Simulated] {
         for kind in &kinds {
@@ -110,14 +109,14 @@ async fn serve(args: &Args, kind: Kind, nodes: Nodes) -> Result<()> {
     };
     cluster.run_until_idle().await?;
     let watch = start();
-    let made = create(&cluster, "Pod", (0..args.pods).map(|number| pods::pod(kind, number)));
-    futures_util::try_join!(made, until_bound(&cluster, args.pods))?;
+    let created = create(&cluster, "Pod", (0..args.pods).map(|number| pods::pod(kind, number)));
+    futures_util::try_join!(created, until_bound(&cluster, args.pods))?;
     let elapsed = watch.elapsed();
     let rate = per_second(args.pods as u64, elapsed);
     let mib = resident_bytes() >> 20;
-    let shown = format!("{rate:.0} pods/s, {mib} MiB");
+    let text = format!("{rate:.0} pods/s, {mib} MiB");
     let aim = format!("> {:.0} pods/s, < {MEMORY_AIM_MIB} MiB", kind.aim());
-    report(&format!("{kind}: {about}"), &shown, &aim, rate > kind.aim() && mib < MEMORY_AIM_MIB);
+    report(&format!("{kind}: {about}"), &text, &aim, rate > kind.aim() && mib < MEMORY_AIM_MIB);
     cluster.shutdown().await;
     Ok(())
 }

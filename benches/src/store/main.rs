@@ -52,7 +52,7 @@ fn main() {
         return child::run(role, &arguments.dir);
     }
     std::fs::create_dir_all(&arguments.dir).expect("the directory for the stores can be created");
-    let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let is_selected = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let parts: [(Part, Run); 6] = [
         (Part::Write, writing::run),
         (Part::Read, reading::run),
@@ -62,7 +62,7 @@ fn main() {
         (Part::Scopes, reading::scopes),
     ];
     for (part, run) in parts {
-        if wanted(part) {
+        if is_selected(part) {
             let dir = tempfile::tempdir_in(&arguments.dir).expect("a directory of its own");
             run(dir.path());
         }

@@ -64,15 +64,15 @@ async fn certificates_of_running_cluster_are_listed_and_rotated() {
 
     let certificate = || fs::read(dir.data().join("pki/apiserver.crt")).unwrap();
     let old = certificate();
-    let said = printed(&dir, &["certs", "rotate", "apiserver"]).await;
-    assert_eq!(said, "rotated: apiserver\n");
+    let message = printed(&dir, &["certs", "rotate", "apiserver"]).await;
+    assert_eq!(message, "rotated: apiserver\n");
     assert_ne!(certificate(), old);
     assert!(printed(&dir, &["certs", "rotate", "--ca", "ca"]).await.starts_with("rotation started: ca\n"));
     assert_eq!(list().await.len(), before.len() + 1);
     assert!(server.stop().await.success());
 
-    let said = printed(&dir, &["certs", "rotate", "admin"]).await;
-    assert!(said.contains("rotated at the next start: admin"), "{said}");
+    let message = printed(&dir, &["certs", "rotate", "admin"]).await;
+    assert!(message.contains("rotated at the next start: admin"), "{message}");
     let old = fs::read(dir.data().join("admin.kubeconfig")).unwrap();
     assert!(Server::start(&dir, &[]).await.stop().await.success());
     assert_ne!(fs::read(dir.data().join("admin.kubeconfig")).unwrap(), old);
@@ -92,8 +92,8 @@ async fn invalid_flags_are_rejected_with_advice() {
         (&["token", "list"], "is the cluster running?"),
         (&["token", "create", "--kubeconfig", "/nowhere"], "/nowhere"),
     ] {
-        let said = refused(&dir, arguments).await;
-        assert!(said.contains(expected), "{arguments:?}: {said}");
+        let message = refused(&dir, arguments).await;
+        assert!(message.contains(expected), "{arguments:?}: {message}");
     }
 }
 

@@ -81,13 +81,13 @@ async fn malformed_token_file_is_rejected_without_printing_it() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
         command.args(["up", "--listen", "127.0.0.1:0", "--store", "memory", "--data-dir"]).arg(&data);
         let ended = output(command.args(["--token-auth-file", &file]).env("CORACLE_LOG", "trace")).await;
-        let said =
+        let message =
             format!("{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         assert!(
-            !ended.status.success() && said.contains("is no token file") && said.contains("line "),
-            "{said}"
+            !ended.status.success() && message.contains("is no token file") && message.contains("line "),
+            "{message}"
         );
-        assert!(!said.contains("planted"), "{said}");
+        assert!(!message.contains("planted"), "{message}");
     }
 }
 

@@ -117,8 +117,8 @@ async fn export_can_be_imported() {
     fill(&dir.data()).await.close().await.unwrap();
     let file = dir.path().join("objects.export");
     let file = file.to_str().unwrap();
-    let said = tool(&dir.data(), &["export", file]).await.success();
-    assert!(said.starts_with(&format!("exported {KEYS} entries")), "{said}");
+    let message = tool(&dir.data(), &["export", file]).await.success();
+    assert!(message.starts_with(&format!("exported {KEYS} entries")), "{message}");
     assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
 
     let refused = tool(&dir.data(), &["export", file]).await.failure();
@@ -126,8 +126,8 @@ async fn export_can_be_imported() {
     tool(&dir.data(), &["export", "--force", file]).await.success();
 
     let copy = dir.path().join("copy");
-    let said = tool(&copy, &["import", file]).await.success();
-    assert!(said.starts_with(&format!("imported {KEYS} entries")), "{said}");
+    let message = tool(&copy, &["import", file]).await.success();
+    assert!(message.starts_with(&format!("imported {KEYS} entries")), "{message}");
     let refused = tool(&copy, &["import", file]).await.failure();
     assert!(refused.contains(&format!("{KEYS} keys already")), "{refused}");
     let store = storage::open_existing(&Config::new(&copy)).await.unwrap();
@@ -144,13 +144,13 @@ async fn damage_is_found_and_repaired_by_truncation() {
     fill(&dir.data()).await.close().await.unwrap();
     damage(&dir.data(), 12);
 
-    let said = tool(&dir.data(), &["check"]).await.failure();
-    let (error, advice) = said.trim_end().split_once('\n').expect("an error and advice");
-    assert!(error.starts_with("error: ") && error.contains("is damaged at offset"), "{said}");
+    let message = tool(&dir.data(), &["check"]).await.failure();
+    let (error, advice) = message.trim_end().split_once('\n').expect("an error and advice");
+    assert!(error.starts_with("error: ") && error.contains("is damaged at offset"), "{message}");
     let data_dir = dir.data().display().to_string();
     let repair = format!("to repair: coracle store repair --data-dir {data_dir} --truncate-at ");
-    let place = advice.strip_prefix(&repair).unwrap_or_else(|| panic!("{advice}"));
-    let place = place.strip_suffix(" --yes").unwrap_or_else(|| panic!("{advice}"));
+    let position = advice.strip_prefix(&repair).unwrap_or_else(|| panic!("{advice}"));
+    let position = position.strip_suffix(" --yes").unwrap_or_else(|| panic!("{advice}"));
 
     let up = output(Command::new(env!("CARGO_BIN_EXE_coracle")).args([
         "up",
@@ -163,10 +163,13 @@ async fn damage_is_found_and_repaired_by_truncation() {
     let stderr = String::from_utf8(up.stderr).unwrap();
     assert!(stderr.contains("damaged") && stderr.contains("coracle store check --data-dir"), "{stderr}");
 
-    let refused = tool(&dir.data(), &["repair", "--truncate-at", place]).await.failure();
+    let refused = tool(&dir.data(), &["repair", "--truncate-at", position]).await.failure();
     assert!(refused.contains("--yes"), "{refused}");
-    let said = tool(&dir.data(), &["repair", "--yes", "--truncate-at", place]).await.success();
-    assert!(said.contains("set aside: ") && said.contains("the store now ends at revision 13"), "{said}");
+    let message = tool(&dir.data(), &["repair", "--yes", "--truncate-at", position]).await.success();
+    assert!(
+        message.contains("set aside: ") && message.contains("the store now ends at revision 13"),
+        "{message}"
+    );
     let verdict = tool(&dir.data(), &["check"]).await.success();
     assert!(verdict.contains("\n12 keys of "), "{verdict}");
 }
@@ -200,10 +203,10 @@ async fn check_prints_repair_command_that_succeeds() {
         let dir = TestDir::new();
         fill(&dir.data()).await.close().await.unwrap();
         harm(&dir.data());
-        let said = tool(&dir.data(), &["check"]).await.failure();
-        let Some((_, command)) = said.trim_end().split_once("to repair: coracle ") else {
-            assert!(said.contains("only an earlier copy") && keys.is_none(), "{what}: {said}");
-            assert!(!said.contains("coracle store repair"), "{what}: {said}");
+        let message = tool(&dir.data(), &["check"]).await.failure();
+        let Some((_, command)) = message.trim_end().split_once("to repair: coracle ") else {
+            assert!(message.contains("only an earlier copy") && keys.is_none(), "{what}: {message}");
+            assert!(!message.contains("coracle store repair"), "{what}: {message}");
             continue;
         };
         let words: Vec<&str> = command.split(' ').collect();
@@ -247,8 +250,11 @@ async fn newer_format_version_is_rejected() {
     bytes[44] ^= 1;
     fs::write(&file, bytes).unwrap();
     for command in ["stat", "check"] {
-        let said = tool(&dir.data(), &[command]).await.failure();
-        assert!(said.contains("format version 99") && said.contains("newer program"), "{command}: {said}");
+        let message = tool(&dir.data(), &[command]).await.failure();
+        assert!(
+            message.contains("format version 99") && message.contains("newer program"),
+            "{command}: {message}"
+        );
     }
 }
 
@@ -256,23 +262,23 @@ async fn newer_format_version_is_rejected() {
 async fn missing_store_is_not_created() {
     let dir = TestDir::new();
     for arguments in [&["stat"][..], &["check"], &["export", "/coracle-no-such/file"]] {
-        let said = tool(&dir.data(), arguments).await.failure();
+        let message = tool(&dir.data(), arguments).await.failure();
         let store = storage::directory(&dir.data()).display().to_string();
-        assert!(said.starts_with("error: ") && said.contains(&store), "{said}");
+        assert!(message.starts_with("error: ") && message.contains(&store), "{message}");
         assert!(!dir.data().exists());
     }
-    let said = tool(&dir.data(), &["import", "/coracle-no-such-file"]).await.failure();
-    assert!(said.contains("cannot open /coracle-no-such-file"), "{said}");
+    let message = tool(&dir.data(), &["import", "/coracle-no-such-file"]).await.failure();
+    assert!(message.contains("cannot open /coracle-no-such-file"), "{message}");
     assert!(!dir.data().exists());
 }
 
 #[tokio::test]
 async fn unsupported_stores_are_rejected() {
     let dir = TestDir::new();
-    let said = tool(&dir.data(), &["stat", "--store", "memory"]).await.failure();
-    assert!(said.contains("the memory store has no data"), "{said}");
-    let said = tool(&dir.data(), &["check", "--store", "etcd=http://127.0.0.1:1"]).await.failure();
-    assert!(said.contains("etcdutl"), "{said}");
-    let said = tool(&dir.data(), &["repair", "--yes", "--truncate-at", "nonsense"]).await;
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let message = tool(&dir.data(), &["stat", "--store", "memory"]).await.failure();
+    assert!(message.contains("the memory store has no data"), "{message}");
+    let message = tool(&dir.data(), &["check", "--store", "etcd=http://127.0.0.1:1"]).await.failure();
+    assert!(message.contains("etcdutl"), "{message}");
+    let message = tool(&dir.data(), &["repair", "--yes", "--truncate-at", "nonsense"]).await;
+    assert_eq!(message.code, Some(2), "{message:?}");
 }

@@ -191,9 +191,9 @@ async fn private_keys_are_never_printed() {
     up.env("CORACLE_LOG", "trace").args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(dir.data());
     let ran = output(&mut up).await;
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(said.contains(&format!("{} does not hold a private key", key.display())), "{said}");
-    assert!(!said.contains(&secret) && ran.stdout.is_empty(), "{said}");
+    let message = String::from_utf8_lossy(&ran.stderr);
+    assert!(message.contains(&format!("{} does not hold a private key", key.display())), "{message}");
+    assert!(!message.contains(&secret) && ran.stdout.is_empty(), "{message}");
 }
 
 /// Asserts that no part of a private key of the cluster is in `text`.

@@ -291,7 +291,7 @@ async fn announcement_names_nodes_and_restart_with_fewer_deletes_them() {
         (
             &["--fake-nodes", "1"],
             vec![
-                "deleted 4 simulated nodes of an earlier start: --fake-nodes asks for fewer now".to_owned(),
+                "deleted 4 simulated nodes of an earlier start: --fake-nodes is lower now".to_owned(),
                 simulated("1 simulated node"),
             ],
         ),

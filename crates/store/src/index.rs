@@ -279,8 +279,8 @@ impl Index {
     }
 
     fn delete_prefix(&mut self, revision: Revision, prefix: &[u8], events: &mut Vec<Event>) {
-        let doomed: Vec<Arc<Version>> = self.walk(prefix, prefix, self.revision).collect();
-        events.extend(doomed.iter().filter_map(|version| self.delete(revision, version.key())));
+        let deleted: Vec<Arc<Version>> = self.walk(prefix, prefix, self.revision).collect();
+        events.extend(deleted.iter().filter_map(|version| self.delete(revision, version.key())));
     }
 
     fn replace(&mut self, version: &Arc<Version>, previous: Option<&Version>) {

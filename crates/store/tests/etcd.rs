@@ -416,12 +416,12 @@ async fn keys_of_equal_ttl_share_leases_and_never_expire_early() {
     assert_eq!(leases, 1);
 
     let mut watch = store.watch(WatchRequest::prefix("short")).await.unwrap();
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     store.put(Put::new("short", "v").ttl(Duration::from_millis(1500))).await.unwrap();
     assert!(matches!(next(&mut watch).await, WatchEvent::Put { entry, .. } if entry.expires_at().is_some()));
     let event = next(&mut watch).await;
     assert!(matches!(&event, WatchEvent::Delete { key, .. } if *key == "short"), "{event:?}");
-    assert!(begun.elapsed() >= Duration::from_millis(1500));
+    assert!(start.elapsed() >= Duration::from_millis(1500));
 }
 
 #[tokio::test]

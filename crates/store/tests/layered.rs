@@ -76,15 +76,15 @@ async fn pair() -> (Store, Store) {
     (layered.over(Arc::new(Fixed { entries, revision })), written)
 }
 
-fn shown(entry: &Entry) -> String {
+fn formatted(entry: &Entry) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}={}@{}", text(entry.key()), text(&entry.value_bytes()), entry.mod_revision())
 }
 
-fn shown_event(event: &WatchEvent) -> String {
-    let before = |previous: &Option<Entry>| previous.as_ref().map(shown).unwrap_or_default();
+fn formatted_event(event: &WatchEvent) -> String {
+    let before = |previous: &Option<Entry>| previous.as_ref().map(formatted).unwrap_or_default();
     match event {
-        WatchEvent::Put { entry, previous } => format!("+{} < {}", shown(entry), before(previous)),
+        WatchEvent::Put { entry, previous } => format!("+{} < {}", formatted(entry), before(previous)),
         WatchEvent::Delete { key, revision, previous } => {
             format!("-{}@{revision} < {}", String::from_utf8_lossy(key), before(previous))
         }
@@ -94,7 +94,7 @@ fn shown_event(event: &WatchEvent) -> String {
 
 async fn state(store: &Store, at: At) -> Vec<String> {
     let request = RangeRequest { prefix: b"".to_vec(), at, ..RangeRequest::default() };
-    store.range(request).await.unwrap().entries.iter().map(shown).collect()
+    store.range(request).await.unwrap().entries.iter().map(formatted).collect()
 }
 
 /// A list in pages, with the remaining count of each page.
@@ -103,7 +103,7 @@ async fn pages(store: &Store, prefix: &str, limit: usize) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
         let range = store.range(request.clone()).await.unwrap();
-        lines.extend(range.entries.iter().map(shown));
+        lines.extend(range.entries.iter().map(formatted));
         lines.push(format!("more={} remaining={:?} @{}", range.more, range.remaining, range.revision));
         let Some(last) = range.entries.last().filter(|_| range.more) else { return lines };
         request = request.start([last.key(), b"\0"].concat()).at(range.revision);
@@ -131,15 +131,16 @@ fn random_txn(rng: &mut Rng, seen: &[Revision]) -> Txn {
     txn
 }
 
-fn shown_outcome(outcome: Result<coracle_store::Committed, Error>) -> String {
+fn formatted_outcome(outcome: Result<coracle_store::Committed, Error>) -> String {
     match outcome {
         Ok(committed) => {
-            let previous: Vec<_> = committed.previous.iter().map(|entry| entry.as_ref().map(shown)).collect();
+            let previous: Vec<_> =
+                committed.previous.iter().map(|entry| entry.as_ref().map(formatted)).collect();
             format!("@{} deleted {} {previous:?}", committed.revision, committed.deleted)
         }
         Err(Error::Conflict(conflict)) => {
             let key = String::from_utf8_lossy(&conflict.key).into_owned();
-            format!("{key}: {:?} but {:?}", conflict.expected, conflict.found.as_ref().map(shown))
+            format!("{key}: {:?} but {:?}", conflict.expected, conflict.found.as_ref().map(formatted))
         }
         Err(error) => panic!("{error}"),
     }
@@ -151,7 +152,10 @@ async fn base_behaves_as_if_written() {
         let mut rng = Rng::seeded(seed);
         let (layered, written) = pair().await;
         let start = layered.get("a/1").await.unwrap();
-        assert_eq!(shown(&start.entry.unwrap()), shown(&written.get("a/1").await.unwrap().entry.unwrap()));
+        assert_eq!(
+            formatted(&start.entry.unwrap()),
+            formatted(&written.get("a/1").await.unwrap().entry.unwrap())
+        );
         let mut seen = vec![Revision::new(2)];
         let from = start.revision.next();
         let mut watches = Vec::new();
@@ -160,8 +164,8 @@ async fn base_behaves_as_if_written() {
         }
         for step in 0..60 {
             let txn = random_txn(&mut rng, &seen);
-            let one = shown_outcome(layered.commit(txn.clone()).await);
-            let other = shown_outcome(written.commit(txn.clone()).await);
+            let one = formatted_outcome(layered.commit(txn.clone()).await);
+            let other = formatted_outcome(written.commit(txn.clone()).await);
             assert_eq!(one, other, "seed {seed}, step {step}, {txn:?}");
             seen.push(written.get("x").await.unwrap().revision);
             assert_eq!(state(&layered, At::Latest).await, state(&written, At::Latest).await, "seed {seed}");
@@ -185,8 +189,8 @@ async fn base_behaves_as_if_written() {
         }
         loop {
             let (one, other) = (watches[0].next().await.unwrap(), watches[1].next().await.unwrap());
-            assert_eq!(shown_event(&one), shown_event(&other), "seed {seed}");
-            if shown_event(&one).starts_with("+end") {
+            assert_eq!(formatted_event(&one), formatted_event(&other), "seed {seed}");
+            if formatted_event(&one).starts_with("+end") {
                 break;
             }
         }

@@ -45,8 +45,8 @@ pub(super) fn evaluate(input: &[u8]) -> String {
     let checked = match ENV.check(text) {
         Ok(checked) => checked,
         Err(error) => {
-            let shown = error.to_string();
-            assert!(shown.starts_with("ERROR: <input>:"), "{shown}");
+            let formatted = error.to_string();
+            assert!(formatted.starts_with("ERROR: <input>:"), "{formatted}");
             let message = error.issues().first().map(|issue| issue.message.clone()).unwrap_or_default();
             return format!("refused: {}", super::outline(&message));
         }

@@ -116,13 +116,13 @@ async fn events_are_listed() {
 async fn wait_returns_on_condition() {
     let kubectl = with_pods().await;
     kubectl.ok("wait pod/a '--for=jsonpath={.status.phase}=Pending' --timeout=60s").await;
-    let mut gone = kubectl.follow_log("wait pod/b --for=delete --timeout=60s");
-    gone.line_with("watch=true").await;
+    let mut deleted = kubectl.follow_log("wait pod/b --for=delete --timeout=60s");
+    deleted.line_with("watch=true").await;
     kubectl.ok("delete pod b").await;
-    gone.succeeds().await;
-    let mut made = kubectl.follow("wait pod/late --for=create --timeout=60s");
+    deleted.succeeds().await;
+    let mut created = kubectl.follow("wait pod/late --for=create --timeout=60s");
     kubectl.ok("run late --image=nginx").await;
-    made.line_with("pod/late condition met").await;
+    created.line_with("pod/late condition met").await;
     let status = r#"'{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'"#;
     kubectl.ok(&format!("patch pod late --subresource=status -p {status}")).await;
     has(&kubectl.ok("wait pod/late --for=condition=Ready --timeout=60s").await, &["condition met"]);

@@ -128,7 +128,7 @@ async fn writes_under_another_root_do_not_delay_reads() {
     options.root = "other/".to_owned();
     let other = etcd::connect(options).await.unwrap();
     store.put(Put::new("a", "1")).await.unwrap();
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     for round in 0..50 {
         let made = other.put(Put::new("b", round.to_string())).await.unwrap().revision;
         let found = store.get("a").await.unwrap();
@@ -136,7 +136,7 @@ async fn writes_under_another_root_do_not_delay_reads() {
         assert!(store.get("b").await.unwrap().entry.is_none(), "the roots are apart");
     }
     // A read may wait for the mirror for about 25 ms; this is far from any timeout.
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     // Without another event, the mirror must detect that there is nothing more.
     until_mirrored(&store, "a").await;
 }

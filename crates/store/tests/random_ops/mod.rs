@@ -104,7 +104,7 @@ impl Run {
     fn expect(&mut self, key: &str) -> Expect {
         match (self.rng.below(4), self.model.latest().get(key)) {
             (0 | 1, _) => Expect::Any,
-            (2, Some(known)) => Expect::ModRevision(Revision::new(known.modified)),
+            (2, Some(model_entry)) => Expect::ModRevision(Revision::new(model_entry.modified)),
             (2, None) => Expect::ModRevision(Revision::new(self.rng.below(self.model.revision) + 1)),
             _ => Expect::Absent,
         }
@@ -152,13 +152,13 @@ impl Run {
 
     async fn delete_prefix(&mut self) {
         let prefix = self.prefix();
-        let doomed: Vec<_> =
+        let deleted: Vec<_> =
             self.model.latest().keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
         let outcome = self.store.commit(Txn::new().delete_prefix(prefix)).await;
         if let Ok(committed) = &outcome {
-            assert_eq!(committed.deleted, doomed.len() as u64, "seed {}", self.seed);
+            assert_eq!(committed.deleted, deleted.len() as u64, "seed {}", self.seed);
         }
-        self.settle(true, outcome, doomed.into_iter().map(|key| (key, None)).collect());
+        self.settle(true, outcome, deleted.into_iter().map(|key| (key, None)).collect());
     }
 
     fn settle(
@@ -190,7 +190,7 @@ impl Run {
         match self.expected_error(revision) {
             Some(expected) => assert_eq!(name(&outcome.unwrap_err()), expected, "seed {}", self.seed),
             None => {
-                let found = outcome.unwrap().entry.map(|entry| known(&entry));
+                let found = outcome.unwrap().entry.map(|entry| model_entry(&entry));
                 assert_eq!(found.as_ref(), self.model.at(revision).get(&key), "seed {}", self.seed);
             }
         }
@@ -230,7 +230,7 @@ impl Run {
             }
             let page = self.store.range(request).await.unwrap();
             assert_eq!(page.revision, at);
-            found.extend(page.entries.iter().map(|entry| (text(entry.key()), known(entry))));
+            found.extend(page.entries.iter().map(|entry| (text(entry.key()), model_entry(entry))));
             let total = self.model.at(revision).keys().filter(|key| key.starts_with(prefix)).count();
             assert_eq!(page.remaining, Some((total - found.len()) as u64), "seed {}", self.seed);
             if !page.more {
@@ -238,7 +238,8 @@ impl Run {
             }
         }
         let expected = self.model.at(revision).iter().filter(|(key, _)| key.starts_with(prefix));
-        let expected: Vec<_> = expected.map(|(key, known)| (key.clone(), known.clone())).collect();
+        let expected: Vec<_> =
+            expected.map(|(key, model_entry)| (key.clone(), model_entry.clone())).collect();
         assert_eq!(found, expected, "seed {} at revision {revision}", self.seed);
         let count = self.store.count(prefix, At::Revision(at)).await.unwrap();
         assert_eq!(count.count, expected.len() as u64);
@@ -264,7 +265,7 @@ impl Run {
             let ended = loop {
                 match watch.next().await {
                     Ok(WatchEvent::Progress { .. }) => break false,
-                    Ok(event) => delivered.push(shown(&event)),
+                    Ok(event) => delivered.push(formatted(&event)),
                     Err(Error::Compacted { oldest, .. }) => {
                         assert!(from < oldest.get(), "seed {}: ended without compaction", self.seed);
                         break true;
@@ -296,7 +297,7 @@ impl Model {
     }
 
     fn meets(&self, key: &str, expect: Expect) -> bool {
-        expect.is_met_by(self.latest().get(key).map(|known| Revision::new(known.modified)))
+        expect.is_met_by(self.latest().get(key).map(|model_entry| Revision::new(model_entry.modified)))
     }
 
     fn apply(&mut self, changes: Vec<(String, Option<String>)>) {
@@ -305,12 +306,13 @@ impl Model {
         let mut events = Vec::new();
         for (key, value) in changes {
             let previous = state.get(&key).cloned();
-            let before = previous.as_ref().map_or(String::new(), |known| format!("<{}", known.value));
+            let before =
+                previous.as_ref().map_or(String::new(), |model_entry| format!("<{}", model_entry.value));
             match value {
                 Some(value) => {
                     events.push((key.clone(), format!("+{key}={value}@{revision}{before}")));
-                    let (create, version) =
-                        previous.map_or((revision, 1), |known| (known.create, known.version + 1));
+                    let (create, version) = previous
+                        .map_or((revision, 1), |model_entry| (model_entry.create, model_entry.version + 1));
                     state.insert(key, ModelEntry { value, create, modified: revision, version });
                 }
                 None if previous.is_some() => {
@@ -328,7 +330,7 @@ impl Model {
     }
 }
 
-fn known(entry: &Entry) -> ModelEntry {
+fn model_entry(entry: &Entry) -> ModelEntry {
     ModelEntry {
         value: text(&entry.value_bytes()),
         create: entry.create_revision().get(),
@@ -349,7 +351,7 @@ fn name(error: &Error) -> &'static str {
     }
 }
 
-fn shown(event: &WatchEvent) -> String {
+fn formatted(event: &WatchEvent) -> String {
     let before = |previous: &Option<Entry>| {
         previous.as_ref().map_or(String::new(), |e| format!("<{}", text(&e.value_bytes())))
     };

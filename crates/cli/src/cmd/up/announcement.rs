@@ -52,7 +52,7 @@ impl Announcement<'_> {
             lines.push(format!(
                 "deleted {} of an earlier start: --fake-nodes {}",
                 counted(deleted, "simulated node"),
-                if simulates { "asks for fewer now" } else { "is not set now" },
+                if simulates { "is lower now" } else { "is not set now" },
             ));
         }
         lines.push(match (total, simulated) {
@@ -122,7 +122,7 @@ mod tests {
                 (1, 1, 2),
                 true,
                 &[
-                    "deleted 2 simulated nodes of an earlier start: --fake-nodes asks for fewer now",
+                    "deleted 2 simulated nodes of an earlier start: --fake-nodes is lower now",
                     "1 simulated node: pod status is simulated, no container runs",
                 ],
             ),

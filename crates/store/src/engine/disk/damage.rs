@@ -82,7 +82,7 @@ impl Cut {
         Some(Self::Snapshots { from })
     }
 
-    fn place(&self) -> TruncateAt {
+    fn position(&self) -> TruncateAt {
         match *self {
             Self::Log { segment, offset } => TruncateAt { file: segment_name(segment), offset },
             Self::Snapshots { from } => TruncateAt { file: snapshot_name(from), offset: 0 },
@@ -166,7 +166,7 @@ fn way_out(files: &dyn Files, damage: &Damage) -> WayOut {
         match read_as_cut(files, &cut) {
             Ok(scan) => {
                 let reached = scan.recorded_end.known().map(|end| end.revision.max(scan.revision));
-                return WayOut::Truncate { at: cut.place(), keeps: scan.revision, reached };
+                return WayOut::Truncate { at: cut.position(), keeps: scan.revision, reached };
             }
             // Every step discards more than the previous one, so this ends.
             Err(Fault::Damage(further)) => next = further.cut.filter(|further| further.is_before(&cut)),

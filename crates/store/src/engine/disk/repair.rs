@@ -83,8 +83,8 @@ fn inventory(files: &dyn Files) -> Result<Inventory> {
 }
 
 fn discard_snapshots(files: &dyn Files, from: Revision) -> Result<Vec<PathBuf>> {
-    let doomed = inventory(files)?.snapshots.into_iter().filter(|revision| *revision >= from);
-    doomed.map(|revision| discard(files, &snapshot_name(revision))).collect()
+    let discarded_revisions = inventory(files)?.snapshots.into_iter().filter(|revision| *revision >= from);
+    discarded_revisions.map(|revision| discard(files, &snapshot_name(revision))).collect()
 }
 
 fn cut_log(files: &dyn Files, scan: &Scan, segment: u64, offset: u64) -> Result<Vec<PathBuf>> {
@@ -92,17 +92,17 @@ fn cut_log(files: &dyn Files, scan: &Scan, segment: u64, offset: u64) -> Result<
     let (store, sequence, revision) = (scan.store, scan.next_sequence, scan.revision);
     // First, because files may be removed only after the record of the end no longer requires them.
     end::write(files, &LogEnd { store, segment: next, sequence, revision })?;
-    let kept = |number: u64| Cut::Log { segment, offset }.keeps_segment(number);
+    let is_kept = |number: u64| Cut::Log { segment, offset }.keeps_segment(number);
     let mut set_aside = Vec::new();
-    for number in inventory(files)?.segments.into_iter().filter(|number| !kept(*number)).rev() {
+    for number in inventory(files)?.segments.into_iter().filter(|number| !is_kept(*number)).rev() {
         set_aside.push(discard(files, &segment_name(number))?);
     }
-    if kept(segment) {
+    if is_kept(segment) {
         set_aside.push(copy_aside(files, &segment_name(segment))?);
         blank_from(files, segment, offset)?;
     }
     let mut rng = Rng::from_entropy();
-    for number in (segment..=next).filter(|number| !kept(*number)) {
+    for number in (segment..=next).filter(|number| !is_kept(*number)) {
         let plan = SegmentPlan { store, number, salt: rng.u64(), size: FIRST_SEGMENT_BYTES };
         Segment::create(files, plan)?;
     }

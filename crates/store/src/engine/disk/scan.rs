@@ -370,8 +370,8 @@ impl Scanner<'_> {
             match record {
                 Record::Commit(changes) => {
                     position.revision = position.revision.next();
-                    let known = position.revision <= state_at;
-                    if !known && !self.sink.commit(&changes, header.at) {
+                    let is_in_snapshot = position.revision <= state_at;
+                    if !is_in_snapshot && !self.sink.commit(&changes, header.at) {
                         return Err(nonsense().into());
                     }
                 }

@@ -41,12 +41,12 @@ impl Segment {
         let temporary = temporary_name(&name);
         let SegmentPlan { store, number, salt, size } = plan;
         let header = SegmentHeader { version: LOG_VERSION, store, number, salt, size };
-        let made = fill(files, &temporary, &header).and_then(|file| {
+        let created = fill(files, &temporary, &header).and_then(|file| {
             files.rename(&temporary, &name)?;
             files.sync_dir()?;
             Ok(file)
         });
-        match made {
+        match created {
             Ok(file) => Ok(Self { header, file, len: size }),
             Err(source) => {
                 // Frees the space; if this fails too, opening the store will do it.
@@ -161,8 +161,8 @@ impl<'a> FrameReader<'a> {
     fn peek(&mut self, len: usize) -> std::io::Result<Option<&[u8]>> {
         let start = (self.offset - self.buffer_offset) as usize;
         if start + len > self.buffer.len() {
-            let wanted = len.max(self.read_ahead());
-            self.buffer.resize(wanted, 0);
+            let length = len.max(self.read_ahead());
+            self.buffer.resize(length, 0);
             self.buffer_offset = self.offset;
             let read = read_full(&*self.segment.file, &mut self.buffer, self.offset)?;
             self.buffer.truncate(read);

@@ -20,15 +20,15 @@ impl Layered {
         }
         let mut range = self.own.range(request).await?;
         // Keys after the last entry of a limited range may be whiteouts in its unread part.
-        let known = match range.entries.last() {
+        let covered = match range.entries.last() {
             Some(last) if range.more => keys.partition_point(|key| key.as_slice() <= last.key()),
             _ => keys.len(),
         };
         if let Some(remaining) = range.remaining {
-            let beyond = self.difference(&keys[known..], At::Revision(range.revision)).await?;
+            let beyond = self.difference(&keys[covered..], At::Revision(range.revision)).await?;
             range.remaining = Some(remaining.saturating_add_signed(beyond));
         }
-        range.entries = self.merge(range.entries, &keys[..known]);
+        range.entries = self.merge(range.entries, &keys[..covered]);
         Ok(cut(range, limit))
     }
 

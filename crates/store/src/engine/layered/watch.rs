@@ -43,9 +43,9 @@ impl WatchSource for Source {
 
     fn try_next(&mut self) -> Option<Result<WatchEvent>> {
         loop {
-            let shown = self.watch.try_next()?.map(|event| shown_over(&*self.base, event));
-            if let Some(shown) = shown.transpose() {
-                return Some(shown);
+            let visible = self.watch.try_next()?.map(|event| shown_over(&*self.base, event));
+            if let Some(visible) = visible.transpose() {
+                return Some(visible);
             }
         }
     }
