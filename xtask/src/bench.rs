@@ -41,7 +41,7 @@ pub(crate) enum Benchmark {
 }
 
 /// Programs of the comparison, and the flags that name them.
-const UPSTREAM: [(&str, &str); 2] = [("etcd", "--etcd"), ("kube-apiserver", "--kube-apiserver")];
+const COMPARED_PROGRAMS: [(&str, &str); 2] = [("etcd", "--etcd"), ("kube-apiserver", "--kube-apiserver")];
 
 /// Runs the benchmark; its output is passed through.
 pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
@@ -57,7 +57,9 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
         }
         Benchmark::Api { extra } => {
             build_coracle()?;
-            run_command(benchmark_command("coracle-bench").arg("compare").args(upstream(extra)).args(extra))
+            run_command(
+                benchmark_command("coracle-bench").arg("compare").args(comparison_flags(extra)).args(extra),
+            )
         }
     }
 }
@@ -72,10 +74,10 @@ fn benchmark_command(program: &str) -> std::process::Command {
 }
 
 /// Flags for kube-apiserver and etcd if both are installed, otherwise none.
-fn upstream(extra: &[String]) -> Vec<String> {
+fn comparison_flags(extra: &[String]) -> Vec<String> {
     let is_given = |flag: &str| extra.iter().any(|word| word.split('=').next() == Some(flag));
     let mut flags = Vec::new();
-    for (program, flag) in UPSTREAM {
+    for (program, flag) in COMPARED_PROGRAMS {
         match find_program(program) {
             _ if is_given(flag) => {}
             Some(path) => flags.extend([flag.to_owned(), path.display().to_string()]),
@@ -97,6 +99,6 @@ mod tests {
     #[test]
     fn programs_given_by_flag_are_not_searched_for() {
         let extra = ["--etcd=/a/etcd", "--kube-apiserver", "/b/kube-apiserver"].map(str::to_owned);
-        assert!(upstream(&extra).is_empty());
+        assert!(comparison_flags(&extra).is_empty());
     }
 }

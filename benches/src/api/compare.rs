@@ -9,7 +9,7 @@ use coracle_benches::etcd::Etcd;
 
 use crate::load;
 use crate::report::{Report, State};
-use crate::servers::{Coracle, EtcdSource, Running, SharedEtcd, System, Upstream};
+use crate::servers::{Coracle, EtcdSource, KubeApiserver, Running, SharedEtcd, System};
 use crate::workload::{self, Workload};
 
 /// Time for background work of a server after it is ready or after a load, before its memory is measured.
@@ -62,7 +62,7 @@ impl Compare {
         let mut systems: Vec<Box<dyn System>> = vec![Box::new(coracle)];
         if let (Some(kube_apiserver), Some(etcd)) = (&self.kube_apiserver, &self.etcd) {
             let etcd = shared.map_or_else(|| EtcdSource::Own(etcd.clone()), EtcdSource::Shared);
-            systems.push(Box::new(Upstream { kube_apiserver: kube_apiserver.clone(), etcd }));
+            systems.push(Box::new(KubeApiserver { kube_apiserver: kube_apiserver.clone(), etcd }));
         }
         Ok(systems)
     }

@@ -104,7 +104,7 @@ fn run_child(dir: &Path, round: u64, writes: u64) -> BTreeMap<String, Revision> 
     let mut lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
     let mut reported: Vec<String> = Vec::new();
     for _ in 0..writes {
-        reported.push(lines.next().expect("the child goes on").expect("its output is text"));
+        reported.push(lines.next().expect("the child keeps running").expect("its output is text"));
     }
     child.kill().expect("it can be killed");
     child.wait().expect("and is gone");

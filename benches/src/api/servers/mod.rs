@@ -1,8 +1,8 @@
 //! Servers that the comparison starts and stops.
 
 mod coracle;
+mod kube_apiserver;
 mod pki;
-mod upstream;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use coracle_benches::measure::start;
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) use self::coracle::Coracle;
-pub(crate) use self::upstream::{EtcdSource, Upstream};
+pub(crate) use self::kube_apiserver::{EtcdSource, KubeApiserver};
 use crate::client::Connector;
 use crate::kubeconfig::Kubeconfig;
 use crate::load::{self, Target};

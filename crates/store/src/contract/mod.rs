@@ -195,7 +195,7 @@ pub(crate) async fn next(watch: &mut Watch) -> Result<WatchEvent> {
 pub(crate) async fn take(watch: &mut Watch, count: usize) -> Vec<String> {
     let mut events = Vec::new();
     for _ in 0..count {
-        events.push(shown(&next(watch).await.expect("the watch goes on")));
+        events.push(shown(&next(watch).await.expect("the watch continues")));
     }
     events
 }
@@ -205,7 +205,7 @@ pub(crate) async fn drain(watch: &mut Watch) -> (Vec<String>, Revision) {
     watch.progress_handle().request();
     let mut events = Vec::new();
     loop {
-        match next(watch).await.expect("the watch goes on") {
+        match next(watch).await.expect("the watch continues") {
             WatchEvent::Progress { revision } => return (events, revision),
             event => events.push(shown(&event)),
         }

@@ -237,5 +237,5 @@ pub(crate) async fn wait_for(what: &str, limit: Duration, mut condition: impl Fn
 /// The next event of a watch that must continue.
 pub(crate) async fn next(watch: &mut Watch) -> WatchEvent {
     let event = tokio::time::timeout(RECOVERY_LIMIT, watch.next()).await;
-    event.expect("an event comes in time").expect("the watch goes on")
+    event.expect("an event comes in time").expect("the watch continues")
 }

@@ -23,7 +23,7 @@ pub(crate) struct Round<'a> {
 
 type Events<'a> = BTreeMap<Revision, &'a Event>;
 
-/// Checks the events of one round. A kind is left out if all of its watches were answered 410 Gone: then no watch has
+/// Checks the events of one round. A kind is skipped if all of its watches got 410 Gone: then no watch has
 /// all of its events.
 pub(crate) fn check_round(round: &Round<'_>) -> Vec<Violation> {
     let mut violations = repeated_revisions(round.operations);

@@ -56,7 +56,7 @@ struct Member {
     watches: Channel,
 }
 
-/// Whether a failed request may be repeated.
+/// Condition under which a failed request may be repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
     /// After any failure: the request is idempotent.

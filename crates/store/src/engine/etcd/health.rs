@@ -16,7 +16,7 @@ use crate::health::WriteHealth;
 /// than a load balancer's interval, longer than an election.
 const RETEST_EVERY: Duration = Duration::from_secs(2);
 
-/// Whether the cluster responds, and whether it accepts writes.
+/// Reachability of the cluster, and its acceptance of writes.
 #[derive(Default)]
 pub(super) struct Health {
     /// Set by a request without a response, cleared by any response.

@@ -10,7 +10,7 @@ use coracle_benches::measure::start;
 use super::{Running, Server, SharedEtcd, System, endpoints, pki};
 
 /// The binaries.
-pub(crate) struct Upstream {
+pub(crate) struct KubeApiserver {
     pub(crate) kube_apiserver: PathBuf,
     pub(crate) etcd: EtcdSource,
 }
@@ -36,7 +36,7 @@ impl EtcdSource {
     }
 }
 
-impl System for Upstream {
+impl System for KubeApiserver {
     fn name(&self) -> &str {
         "kube-apiserver + etcd"
     }
