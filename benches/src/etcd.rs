@@ -1,4 +1,4 @@
-//! An etcd to compare with.
+//! Starts etcd for comparisons.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -8,61 +8,61 @@ use std::time::Duration;
 
 use crate::measure::start;
 
-/// How long etcd may take to start, and how often it is asked whether it has.
+/// Maximum time for etcd to start, and the polling interval.
 const START_LIMIT: Duration = Duration::from_secs(30);
-const ASK_AGAIN: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Ports that no system gives to connections that only want any port.
+/// Ports outside of the ephemeral range.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
-/// One member of an etcd cluster, which may have no other.
+/// A member of an etcd cluster, possibly the only one.
 #[derive(Debug)]
 pub struct Etcd {
     process: Child,
-    /// Its URL for clients.
+    /// Its client URL.
     pub endpoint: String,
 }
 
-/// The addresses of a member to be.
-struct Place {
+/// Ports of a member before it starts.
+struct MemberPorts {
     name: String,
     client: u16,
     peer: String,
 }
 
 impl Etcd {
-    /// Starts one that keeps its data in `dir`; `None` if there is no such program.
+    /// Starts a single member with its data in `dir`; `None` if the program does not exist.
     pub fn start(program: &Path, dir: &Path) -> Option<Self> {
         Self::start_cluster(program, dir, 1)?.pop()
     }
 
-    /// Starts a cluster of `count` members on the same disk; `None` if there is no such program.
+    /// Starts a cluster of `count` members on the same disk; `None` if the program does not exist.
     pub fn start_cluster(program: &Path, dir: &Path, count: usize) -> Option<Vec<Self>> {
-        let place = |number| {
+        let ports = |number| {
             let peer = format!("http://127.0.0.1:{}", free_port());
-            Place { name: format!("m{number}"), client: free_port(), peer }
+            MemberPorts { name: format!("m{number}"), client: free_port(), peer }
         };
-        let places: Vec<Place> = (0..count).map(place).collect();
+        let member_ports: Vec<MemberPorts> = (0..count).map(ports).collect();
         let cluster: Vec<String> =
-            places.iter().map(|place| format!("{}={}", place.name, place.peer)).collect();
+            member_ports.iter().map(|ports| format!("{}={}", ports.name, ports.peer)).collect();
         let cluster = cluster.join(",");
-        let members: Option<Vec<Self>> = places
+        let members: Option<Vec<Self>> = member_ports
             .iter()
-            .map(|place| Self::spawn(program, &dir.join(&place.name), place, &cluster))
+            .map(|ports| Self::spawn(program, &dir.join(&ports.name), ports, &cluster))
             .collect();
         let members = members?;
-        members.iter().zip(&places).for_each(|(member, place)| member.wait(place.client));
+        members.iter().zip(&member_ports).for_each(|(member, ports)| member.wait(ports.client));
         Some(members)
     }
 
-    fn spawn(program: &Path, dir: &Path, place: &Place, cluster: &str) -> Option<Self> {
-        let endpoint = format!("http://127.0.0.1:{}", place.client);
+    fn spawn(program: &Path, dir: &Path, ports: &MemberPorts, cluster: &str) -> Option<Self> {
+        let endpoint = format!("http://127.0.0.1:{}", ports.client);
         let process = Command::new(program)
-            .args(["--name", &place.name])
+            .args(["--name", &ports.name])
             .arg("--data-dir")
             .arg(dir)
             .args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint])
-            .args(["--listen-peer-urls", &place.peer, "--initial-advertise-peer-urls", &place.peer])
+            .args(["--listen-peer-urls", &ports.peer, "--initial-advertise-peer-urls", &ports.peer])
             .args(["--initial-cluster", cluster])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -71,34 +71,35 @@ impl Etcd {
         Some(Self { process, endpoint })
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Until it takes connections.
+    /// Waits until it accepts connections.
     fn wait(&self, port: u16) {
         let begin = start();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(begin.elapsed() < START_LIMIT, "etcd does not start");
-            // Not at once: whoever starts needs the processor more.
-            std::thread::park_timeout(ASK_AGAIN);
+            // Pauses, because the starting process needs the CPU.
+            std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A port that nobody listens at, and that no connection is given by chance before somebody does.
+/// Returns a port that is free, and that no outgoing connection can take before it is used.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start)).expect("a part of it");
+    let first =
+        u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start)).expect("less than the range");
     let candidates = std::iter::repeat_with(|| {
         let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         PORTS.start + step % (PORTS.end - PORTS.start)

@@ -1,5 +1,4 @@
-//! What the benchmarks have in common: a stopwatch, percentiles, an etcd to compare with, and
-//! definitions of custom resources.
+//! Shared code of the benchmarks: a stopwatch, percentiles, etcd, and CustomResourceDefinitions.
 
 pub mod custom;
 pub mod etcd;

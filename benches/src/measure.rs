@@ -13,17 +13,17 @@ pub fn start() -> Instant {
 pub struct Samples(Vec<Duration>);
 
 impl Samples {
-    /// Adds one.
+    /// Adds a sample.
     pub fn push(&mut self, sample: Duration) {
         self.0.push(sample);
     }
 
-    /// Adds all of the other.
+    /// Adds all samples of another set.
     pub fn extend(&mut self, other: Samples) {
         self.0.extend(other.0);
     }
 
-    /// Whether nothing was measured.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -37,19 +37,19 @@ impl Samples {
     }
 }
 
-/// Prints one result: what, the figure, and the aim it is held against.
-#[expect(clippy::print_stdout, reason = "printing figures is what benchmarks are for")]
+/// Prints one result with its target, and whether the target was met.
+#[expect(clippy::print_stdout, reason = "output of a benchmark")]
 pub fn report(what: &str, figure: &str, aim: &str, met: bool) {
     let verdict = if met { "met" } else { "MISSED" };
     println!("{what:<46} {figure:<52} aim {aim:<28} {verdict}");
 }
 
-/// In whole microseconds.
+/// Formats a duration in whole microseconds.
 pub fn micros(duration: Duration) -> String {
     format!("{:.0} µs", duration.as_secs_f64() * 1e6)
 }
 
-/// How many times the baseline it is.
+/// Ratio of a figure to its baseline.
 pub fn ratio(figure: Duration, baseline: Duration) -> f64 {
     figure.as_secs_f64() / baseline.as_secs_f64()
 }
@@ -67,19 +67,19 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Resident memory of this process.
 pub fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("resident size");
     let kib: u64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("in KiB");
     kib << 10
 }
 
-/// Time that all threads of this process have had of the processors, finer than in ticks.
+/// CPU time of all threads of this process, with a finer resolution than ticks.
 pub fn processor_time() -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux tells");
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is readable");
     let spent = tasks.flatten().filter_map(|task| {
         // A thread may have ended meanwhile.
-        let told = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        told.split_whitespace().next()?.parse::<u64>().ok()
+        let schedstat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        schedstat.split_whitespace().next()?.parse::<u64>().ok()
     });
     Duration::from_nanos(spent.sum())
 }

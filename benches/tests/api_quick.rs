@@ -1,4 +1,4 @@
-//! The API benchmark against a cluster in this process: that it works, not how fast.
+//! Smoke test of the API benchmark against an in-process cluster.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use coracle::{Config, Coracle};
 
-/// Runs the benchmark to its end and returns what it printed, and what it said on the side.
+/// Runs the benchmark; returns success, stdout and stderr.
 async fn bench(kubeconfig: &Path, more: &'static [&'static str]) -> (bool, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_coracle-bench"));
     command.arg("--kubeconfig").arg(kubeconfig).args(more);
@@ -18,7 +18,7 @@ async fn bench(kubeconfig: &Path, more: &'static [&'static str]) -> (bool, Strin
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_load_runs_without_an_error() {
+async fn every_load_runs_without_error() {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     let cluster = Coracle::start(Config { listen, ..Config::new(dir.path()) }).await.unwrap();
@@ -39,7 +39,7 @@ async fn every_load_runs_without_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_there_is_an_error() {
+async fn unreachable_server_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     let cluster = Coracle::start(Config { listen, ..Config::new(dir.path()) }).await.unwrap();

@@ -1,5 +1,5 @@
-//! Definitions in the style of operators, against a cluster in this process: that each is served, and
-//! that objects are held to its schema and its rules.
+//! The generated CustomResourceDefinitions against an in-process cluster: each is served, and its schema and rules
+//! are enforced.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// How long a definition may take to be served; only a server that hangs needs as much.
+/// Time limit for a definition to be served; only a hanging server exceeds it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn post(path: &str, object: &Value) -> Request<Vec<u8>> {
@@ -30,7 +30,7 @@ fn is_established(definition: &Value) -> bool {
     conditions.into_iter().flatten().any(|one| one["type"] == "Established" && one["status"] == "True")
 }
 
-/// Creates a definition and returns when a watch has shown that it is served.
+/// Creates a definition and waits until a watch reports it as Established.
 async fn install(client: &Client, operator: &Operator<'_>) {
     let created: Value = client.request(post(DEFINITIONS, &operator.definition())).await.unwrap();
     let (name, revision) = (operator.name(), created["metadata"]["resourceVersion"].as_str().unwrap());
@@ -48,7 +48,7 @@ async fn install(client: &Client, operator: &Operator<'_>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn definitions_like_those_of_operators_are_served_and_kept_to() {
+async fn generated_definitions_are_served_and_enforced() {
     let dir = tempfile::tempdir().unwrap();
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     let cluster = Coracle::start(Config { listen, ..Config::new(dir.path()) }).await.unwrap();

@@ -1,4 +1,4 @@
-//! The inputs of a target, one for each outcome that was ever seen.
+//! The corpus of a target: one input for each outcome seen so far.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use fastrand::Rng;
 use crate::mutate::mutate;
 use crate::targets::Target;
 
-/// The most outcomes kept of one target: beyond that they tell inputs apart, not behaviours.
+/// Maximum number of outcomes per target. More would distinguish inputs, not behaviour.
 const MAX_OUTCOMES: usize = 40;
 
-/// The inputs of a target.
+/// The corpus of a target.
 pub struct Corpus {
     target: &'static Target,
     by_outcome: BTreeMap<String, Vec<u8>>,
@@ -20,7 +20,7 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// What is kept of a target, and its seeds; all of them are run.
+    /// Loads the stored inputs and the seeds of a target, and runs all of them.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -36,12 +36,12 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// How many outcomes are known.
+    /// Number of known outcomes.
     pub fn outcomes(&self) -> usize {
         self.by_outcome.len()
     }
 
-    /// Runs as many mutations. The same seed leads to the same inputs.
+    /// Runs this many mutations. The same seed leads to the same inputs.
     pub fn run(&mut self, seed: u64, rounds: u64) {
         let mut rng = Rng::with_seed(seed);
         let mut inputs: Vec<Vec<u8>> = self.by_outcome.values().cloned().collect();
@@ -65,7 +65,7 @@ impl Corpus {
         new
     }
 
-    /// Keeps the inputs whose outcomes were new. Returns how many.
+    /// Stores the inputs with new outcomes; returns their number.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -93,7 +93,7 @@ fn stored(target: &Target) -> Result<Vec<Vec<u8>>> {
     for entry in std::fs::read_dir(&directory).with_context(|| format!("reading {}", directory.display()))? {
         paths.push(entry?.path());
     }
-    // Directories list their files in any order; runs are to be the same everywhere.
+    // Directories list files in any order; runs must be reproducible.
     paths.sort();
     paths
         .iter()
@@ -101,7 +101,7 @@ fn stored(target: &Target) -> Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// FNV-1a: names files, no more.
+/// FNV-1a, used only for file names.
 fn fingerprint(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -1,10 +1,9 @@
-//! Hostile input for everything that reads what clients send.
+//! Fuzzing of everything that parses client input.
 //!
-//! A target is a function from bytes to an outcome: what became of them, in few words. It panics
-//! when a promise is broken. The corpus of a target (`corpus/<target>/`) holds one input for each
-//! outcome that was ever seen, so that it covers every refusal there is; a run mutates them, and
-//! an input with an outcome nobody has seen joins the corpus. That needs no compiler of its own,
-//! and so runs with the tests.
+//! A target is a function from bytes to an outcome, a short description of the result. It panics if an invariant is
+//! violated. The corpus of a target (`corpus/<target>/`) has one input for each outcome seen so far, so it covers
+//! every kind of rejection; a run mutates these inputs, and an input with a new outcome joins the corpus. This needs
+//! no special compiler, so it runs with the tests.
 
 pub mod corpus;
 pub mod mutate;

@@ -1,8 +1,8 @@
-//! Changes to inputs.
+//! Mutations of inputs.
 
 use fastrand::Rng;
 
-/// Bytes that mean something to one of the readers.
+/// Tokens that are meaningful to at least one target.
 const WORDS: &[&[u8]] = &[
     b"null",
     b"true",
@@ -60,10 +60,10 @@ const WORDS: &[&[u8]] = &[
     b"'a'",
 ];
 
-/// The largest input a mutation makes: enough for every kind of mistake, small enough to be fast.
+/// Maximum size of a mutated input: large enough for every kind of error, small enough to be fast.
 const MAX_BYTES: usize = 4096;
 
-/// Another input, made of one or two that are known.
+/// Mutates an input, or combines two.
 pub fn mutate(rng: &mut Rng, input: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..rng.usize(1..5) {
@@ -82,7 +82,7 @@ fn change(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
         3 => bytes.insert(at, rng.u8(..)),
         4 | 5 => drop(bytes.splice(at..at, WORDS[rng.usize(..WORDS.len())].iter().copied())),
         6 => {
-            // A part of itself, once more: nesting and repetition come from here.
+            // Repeats a part of the input, which produces nesting and repetition.
             let end = (at + rng.usize(..64)).min(bytes.len());
             let part = bytes[at..end].to_vec();
             let to = rng.usize(..=bytes.len());

@@ -1,4 +1,4 @@
-//! What is fuzzed.
+//! The fuzz targets.
 
 use coracle_api::codec::{DecodeBudget, DecodeError, Decoded, Target as DecodeTarget, json, protobuf, yaml};
 use coracle_api::schema::{TypeId, graph, types};
@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 mod cel;
 mod custom;
 
-/// Something that reads what clients send.
+/// A parser of client input.
 pub struct Target {
-    /// Also the name of the directory of its corpus.
+    /// Name, also of the corpus directory.
     pub name: &'static str,
-    /// Reads; panics when a promise is broken. Says what became of the input.
+    /// Processes an input and returns the outcome; panics if an invariant is violated.
     pub run: fn(&[u8]) -> String,
-    /// What to begin with.
+    /// Initial inputs.
     pub seeds: &'static [&'static [u8]],
 }
 
-/// All of them.
+/// All targets; each has a corpus and runs with the tests.
 pub const TARGETS: &[Target] = &[
     Target { name: "json", run: read_json, seeds: &[POD, br#"{"a":[1,2.5e3,"\u00e9",null,true]}"#] },
     Target { name: "yaml", run: read_yaml, seeds: &[POD, b"a: &x [1, *x]\n", b"a: &a [&b xxxxxxxx, *b, *b]\nb: &c [*a, *a, *a]\nc: {<<: {d: *c}, e: *c}\n", b"--- \nyes: 0755\n? {}\n: ~\n"] },
@@ -75,7 +75,7 @@ fn pod() -> Value {
     json::decode(POD, DecodeTarget::Type(pod_type())).expect("it is a pod").object
 }
 
-/// The words of a text that are not names or numbers of the input: enough to tell outcomes apart.
+/// The words of a text that are not names or numbers from the input, which identify the outcome.
 fn outline(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 2);
     words.take(3).collect::<Vec<_>>().join(" ")
@@ -85,22 +85,22 @@ fn outcome<E: std::fmt::Display>(result: Result<String, E>) -> String {
     result.unwrap_or_else(|error| format!("refused: {}", outline(&error.to_string())))
 }
 
-/// A decoded object takes no more memory than the budget of its body.
+/// Asserts that a decoded object takes no more memory than the budget of its body.
 fn within_budget(input: &[u8], object: &Value) {
     let (bytes, limit) = (heap_bytes(object), DecodeBudget::for_body(input.len()).limit());
     assert!(bytes <= limit, "{} bytes of input take {bytes} bytes", input.len());
 }
 
-/// Reading what was read and written again must lead to the same object.
+/// Asserts that decoding an encoded object returns the same object.
 fn settled(input: &[u8], decoded: Result<Decoded, DecodeError>) -> String {
     outcome(decoded.map(|Decoded { object, problems }| {
         within_budget(input, &object);
         let text = object.to_string();
         let again =
-            json::decode(text.as_bytes(), DecodeTarget::Type(pod_type())).expect("what was read can be read");
-        assert_eq!(again.object, object, "reading twice is reading once");
+            json::decode(text.as_bytes(), DecodeTarget::Type(pod_type())).expect("encoded object decodes");
+        assert_eq!(again.object, object, "decoding is idempotent");
         let through = protobuf::decode_message(&protobuf::encode_message(&object, pod_type()), pod_type());
-        assert_eq!(through.expect("what was written can be read")["spec"], object["spec"]);
+        assert_eq!(through.expect("encoded object decodes")["spec"], object["spec"]);
         let problem = problems.first().map(|problem| outline(&problem.to_string()));
         format!("read, {}", problem.unwrap_or_default())
     }))
@@ -118,7 +118,7 @@ fn read_yaml(input: &[u8]) -> String {
     let any = outcome(yaml::decode(input, DecodeTarget::Any).map(|decoded| {
         within_budget(input, &decoded.object);
         let text = yaml::encode(&decoded.object);
-        let again = yaml::decode(text.as_bytes(), DecodeTarget::Any).expect("what was written can be read");
+        let again = yaml::decode(text.as_bytes(), DecodeTarget::Any).expect("encoded object decodes");
         assert_eq!(again.object, decoded.object, "written as {text:?}");
         "read".to_owned()
     }));
@@ -132,21 +132,23 @@ fn read_protobuf(input: &[u8]) -> String {
 fn read_labels(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     outcome(text.parse::<labels::Selector>().map(|selector| {
-        let shown = selector.to_string();
-        let again: labels::Selector = shown.parse().unwrap_or_else(|error| panic!("{shown:?}: {error}"));
-        assert_eq!(again.to_string(), shown);
+        let formatted = selector.to_string();
+        let again: labels::Selector =
+            formatted.parse().unwrap_or_else(|error| panic!("{formatted:?}: {error}"));
+        assert_eq!(again.to_string(), formatted);
         let pod = pod();
         let found = selector.matches(&pod["metadata"]["labels"].as_object());
-        format!("read, {found}, {}", shown.matches(',').count().min(4))
+        format!("read, {found}, {}", formatted.matches(',').count().min(4))
     }))
 }
 
 fn read_fields(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     outcome(text.parse::<fields::Selector>().map(|selector| {
-        let shown = selector.to_string();
-        let again: fields::Selector = shown.parse().unwrap_or_else(|error| panic!("{shown:?}: {error}"));
-        assert_eq!(again.to_string(), shown);
+        let formatted = selector.to_string();
+        let again: fields::Selector =
+            formatted.parse().unwrap_or_else(|error| panic!("{formatted:?}: {error}"));
+        assert_eq!(again.to_string(), formatted);
         format!("read, {}", selector.requirements().len().min(4))
     }))
 }
@@ -154,10 +156,10 @@ fn read_fields(input: &[u8]) -> String {
 fn read_quantity(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     outcome(text.parse::<Quantity>().map(|quantity| {
-        let shown = quantity.to_string();
-        let again: Quantity = shown.parse().unwrap_or_else(|error| panic!("{shown:?}: {error}"));
-        assert_eq!(again.to_string(), shown, "the canonical form is one");
-        let suffix: String = shown.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let formatted = quantity.to_string();
+        let again: Quantity = formatted.parse().unwrap_or_else(|error| panic!("{formatted:?}: {error}"));
+        assert_eq!(again.to_string(), formatted, "canonical form is unique");
+        let suffix: String = formatted.chars().filter(|c| !c.is_ascii_digit()).collect();
         format!("read as {suffix}")
     }))
 }
@@ -165,18 +167,19 @@ fn read_quantity(input: &[u8]) -> String {
 fn read_time(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     outcome(text.parse::<Time>().map(|time| {
-        let shown = time.to_string();
-        assert_eq!(shown.parse::<Time>().expect("what was written can be read").to_string(), shown);
+        let formatted = time.to_string();
+        assert_eq!(formatted.parse::<Time>().expect("formatted time parses").to_string(), formatted);
         "read".to_owned()
     }))
 }
 
-/// What a patch leaves must still be something that can be brought into form, or be refused.
+/// Asserts that the result of a patch can be normalized or rejected, with the same result in place and after
+/// encoding.
 fn patched<E: std::fmt::Display>(result: Result<Value, E>) -> String {
     outcome(result.map(|object| {
         let read = json::decode(object.to_string().as_bytes(), DecodeTarget::Type(pod_type()));
         let formed = json::conform(object, pod_type());
-        assert_eq!(read.ok(), formed.as_ref().ok().cloned(), "in place or by reading, it is the same");
+        assert_eq!(read.ok(), formed.as_ref().ok().cloned(), "normalizing in place equals decoding");
         let formed = formed.map(|_| "a pod".to_owned());
         format!("patched: {}", outcome(formed))
     }))
@@ -221,14 +224,14 @@ fn apply(input: &[u8]) -> String {
     manager(|manager| {
         outcome(manager.apply(Some(&pod()), &config, &WRITER, true).map(|applied| {
             let again = manager.apply(Some(&applied.object), &config, &WRITER, false);
-            let again = again.unwrap_or_else(|error| panic!("applied once but not twice: {error}"));
-            assert_eq!(again.object, applied.object, "twice is as once");
+            let again = again.unwrap_or_else(|error| panic!("first apply succeeded, second failed: {error}"));
+            assert_eq!(again.object, applied.object, "apply is idempotent");
             patched(Ok::<_, DecodeError>(applied.object))
         }))
     })
 }
 
-/// Clients may send managed fields of their own; whatever they say, writes go on.
+/// Clients may send managed fields of their own; whatever these contain, writes must work.
 fn managed_fields(input: &[u8]) -> String {
     let Ok(decoded) = json::decode(input, DecodeTarget::Any) else { return "no JSON".into() };
     let mut live = pod();

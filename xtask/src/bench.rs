@@ -1,11 +1,11 @@
-//! The benchmarks, built as users get the program.
+//! Benchmarks, built in release mode as users get the program.
 
 use anyhow::Result;
 use clap::Subcommand;
 
 use crate::process::{cargo, find_program, run as run_command};
 
-/// Which benchmark, and what it is told.
+/// The benchmark to run, and its arguments.
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
     /// The store, against bare files and etcd.
@@ -14,19 +14,19 @@ pub(crate) enum Benchmark {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         extra: Vec<String>,
     },
-    /// Finding out who is asking.
+    /// Authentication of requests.
     Authentication,
-    /// Who may do what, with few roles and with many.
+    /// Authorization with few and with many roles.
     Authorization,
-    /// How many pods find their nodes in a second.
+    /// Pods that the scheduler binds per second.
     Scheduler {
         /// Arguments of the benchmark.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         extra: Vec<String>,
     },
-    /// How long a cluster takes to make desired state true.
+    /// Time in which controllers reconcile a cluster.
     Controllers,
-    /// Attacks on the API by ordinary users, and what others notice of them.
+    /// Attacks on the API by ordinary users, and their effect on other users.
     Attack {
         /// Arguments of the benchmark.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -40,10 +40,10 @@ pub(crate) enum Benchmark {
     },
 }
 
-/// The programs of the comparison, and the flags by which they are named.
-const UPSTREAM: [(&str, &str); 2] = [("etcd", "--etcd"), ("kube-apiserver", "--kube-apiserver")];
+/// Programs of the comparison, and the flags that name them.
+const COMPARED_PROGRAMS: [(&str, &str); 2] = [("etcd", "--etcd"), ("kube-apiserver", "--kube-apiserver")];
 
-/// Runs it with our own output.
+/// Runs the benchmark; its output is passed through.
 pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
     match benchmark {
         Benchmark::Store { extra } => run_command(benchmark_command("store").args(extra)),
@@ -57,12 +57,14 @@ pub(crate) fn run(benchmark: &Benchmark) -> Result<()> {
         }
         Benchmark::Api { extra } => {
             build_coracle()?;
-            run_command(benchmark_command("coracle-bench").arg("compare").args(upstream(extra)).args(extra))
+            run_command(
+                benchmark_command("coracle-bench").arg("compare").args(comparison_flags(extra)).args(extra),
+            )
         }
     }
 }
 
-/// Builds the program alone: built together with the benchmarks it would get the features those need.
+/// Builds the server alone: built together with the benchmarks it would get the features that they need.
 fn build_coracle() -> Result<()> {
     run_command(&mut cargo(["build", "--release", "--package", "coracle-cli"]))
 }
@@ -71,11 +73,11 @@ fn benchmark_command(program: &str) -> std::process::Command {
     cargo(["run", "--release", "--package", "coracle-benches", "--bin", program, "--"])
 }
 
-/// Flags for upstream's programs: both of them that are installed, or none.
-fn upstream(extra: &[String]) -> Vec<String> {
+/// Flags for kube-apiserver and etcd if both are installed, otherwise none.
+fn comparison_flags(extra: &[String]) -> Vec<String> {
     let is_given = |flag: &str| extra.iter().any(|word| word.split('=').next() == Some(flag));
     let mut flags = Vec::new();
-    for (program, flag) in UPSTREAM {
+    for (program, flag) in COMPARED_PROGRAMS {
         match find_program(program) {
             _ if is_given(flag) => {}
             Some(path) => flags.extend([flag.to_owned(), path.display().to_string()]),
@@ -95,8 +97,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_are_named_are_not_looked_for() {
+    fn programs_given_by_flag_are_not_searched_for() {
         let extra = ["--etcd=/a/etcd", "--kube-apiserver", "/b/kube-apiserver"].map(str::to_owned);
-        assert!(upstream(&extra).is_empty());
+        assert!(comparison_flags(&extra).is_empty());
     }
 }

@@ -1,17 +1,17 @@
-//! `cargo xtask ci`: what CI runs, in order, stopping at the first failure.
+//! `cargo xtask ci`: the steps of CI, in order, up to the first failure.
 
 use anyhow::{Result, bail};
 
 use crate::process::{capture, cargo, run as run_command};
-use crate::summary::{LeftOut, Summary};
+use crate::summary::{Skipped, Summary};
 use crate::{test, tidy};
 
-/// One step of CI. Running it returns what it had to leave out of its own work.
+/// One step of CI. Its function returns the parts that it had to skip.
 struct Step {
     name: &'static str,
-    /// Why the whole step cannot run here, if it cannot.
+    /// Reason why the whole step cannot run here, if there is one.
     obstacle: fn() -> Option<String>,
-    run: fn(&test::Options) -> Result<Vec<LeftOut>>,
+    run: fn(&test::Options) -> Result<Vec<Skipped>>,
 }
 
 /// Cheap steps first, so that most mistakes are reported within a minute.
@@ -34,30 +34,30 @@ fn run_steps(steps: &[Step], options: &test::Options) -> Summary {
     let mut summary = Summary::default();
     for step in steps {
         if let Some(reason) = (step.obstacle)() {
-            summary.leave_out(step.name, reason);
+            summary.skip(step.name, reason);
             continue;
         }
-        let Some(left_out) = summary.step(step.name, || (step.run)(options)) else {
+        let Some(skipped) = summary.step(step.name, || (step.run)(options)) else {
             break;
         };
-        for left in left_out {
-            summary.leave_out(&left.name, left.reason);
+        for part in skipped {
+            summary.skip(&part.name, part.reason);
         }
     }
     summary
 }
 
-fn plain<const N: usize>(args: [&str; N]) -> Result<Vec<LeftOut>> {
+fn plain<const N: usize>(args: [&str; N]) -> Result<Vec<Skipped>> {
     run_command(&mut cargo(args)).map(|()| Vec::new())
 }
 
-fn clippy() -> Result<Vec<LeftOut>> {
+fn clippy() -> Result<Vec<Skipped>> {
     plain(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"])
 }
 
-/// Clippy built everything with all features. The crates that have features must also build with none, and
-/// the default set is what users get.
-fn features() -> Result<Vec<LeftOut>> {
+/// Builds without features, and with the default features that users get. Clippy has already built everything with
+/// all features.
+fn features() -> Result<Vec<Skipped>> {
     for package in ["coracle-store", "coracle"] {
         plain(["check", "--package", package, "--no-default-features"])?;
     }
@@ -73,16 +73,16 @@ fn deny_is_missing() -> Option<String> {
     answer.err().map(|_| "cargo-deny is not installed (`cargo install --locked cargo-deny`)".to_owned())
 }
 
-fn tests(options: &test::Options) -> Result<Vec<LeftOut>> {
+fn tests(options: &test::Options) -> Result<Vec<Skipped>> {
     let summary = test::run(options)?;
     summary.report();
     if !summary.failed().is_empty() {
         bail!("failed suites: {}", summary.failed().join(", "));
     }
-    Ok(summary.left_out().to_vec())
+    Ok(summary.skipped().to_vec())
 }
 
-fn doc() -> Result<Vec<LeftOut>> {
+fn doc() -> Result<Vec<Skipped>> {
     run_command(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Vec::new())
 }
@@ -91,12 +91,12 @@ fn doc() -> Result<Vec<LeftOut>> {
 mod tests {
     use super::*;
 
-    fn step(name: &'static str, run: fn(&test::Options) -> Result<Vec<LeftOut>>) -> Step {
+    fn step(name: &'static str, run: fn(&test::Options) -> Result<Vec<Skipped>>) -> Step {
         Step { name, obstacle: none, run }
     }
 
     #[test]
-    fn the_first_failure_ends_the_run() {
+    fn first_failure_ends_the_run() {
         let steps = [
             step("first", |_| Ok(Vec::new())),
             step("second", |_| bail!("wrong")),
@@ -106,20 +106,20 @@ mod tests {
     }
 
     #[test]
-    fn a_step_with_an_obstacle_is_left_out() {
+    fn step_with_obstacle_is_skipped() {
         let obstacle = || Some("absent".to_owned());
-        let steps = [Step { name: "deny", obstacle, run: |_| panic!("ran in spite of it") }];
+        let steps = [Step { name: "deny", obstacle, run: |_| panic!("ran despite the obstacle") }];
         let summary = run_steps(&steps, &test::Options::default());
         assert!(summary.failed().is_empty());
-        assert_eq!(summary.left_out(), [LeftOut { name: "deny".to_owned(), reason: "absent".to_owned() }]);
+        assert_eq!(summary.skipped(), [Skipped { name: "deny".to_owned(), reason: "absent".to_owned() }]);
     }
 
     #[test]
-    fn what_a_step_left_out_reaches_the_summary() {
+    fn parts_skipped_by_a_step_are_in_the_summary() {
         let left =
-            |_: &test::Options| Ok(vec![LeftOut { name: "kubectl".to_owned(), reason: "absent".to_owned() }]);
+            |_: &test::Options| Ok(vec![Skipped { name: "kubectl".to_owned(), reason: "absent".to_owned() }]);
         let summary = run_steps(&[step("tests", left)], &test::Options::default());
         assert!(summary.failed().is_empty());
-        assert_eq!(summary.left_out()[0].name, "kubectl");
+        assert_eq!(summary.skipped()[0].name, "kubectl");
     }
 }

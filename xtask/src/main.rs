@@ -1,13 +1,9 @@
 //! The build commands of the workspace, run as `cargo xtask <command>`.
 //!
-//! Arguments in, exit code out; each command is a module of its own. What a command checks or runs is data
-//! in that module, so that CI and a developer's machine cannot differ.
+//! Each command is a module. The checks and suites of a command are data in its module, so that CI and a developer's
+//! machine run the same.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command line program talks to its user by printing"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "output of a command line program")]
 
 mod bench;
 mod ci;
@@ -34,9 +30,9 @@ struct Args {
 enum Command {
     /// Run everything CI runs, stopping at the first failure.
     Ci(test::Options),
-    /// Run every test, and say what had to be left out.
+    /// Run all tests, and list the suites that were skipped.
     Test(test::Options),
-    /// Check the rules of the repository that no compiler checks.
+    /// Check the repository's rules that the compiler does not check.
     Tidy,
     /// Kill the server at random, and check that no acknowledged write is lost and no watch has a gap.
     Torture(torture::Options),
@@ -76,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn test_passes_everything_after_the_dashes_on() {
+    fn test_passes_arguments_after_dashes_on() {
         let args =
             Args::try_parse_from(["xtask", "test", "--without", "etcd", "--", "watch", "--", "--nocapture"])
                 .unwrap();
@@ -86,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn test_refuses_to_leave_out_what_it_does_not_know() {
+    fn test_without_unknown_package_is_rejected() {
         assert!(Args::try_parse_from(["xtask", "test", "--without", "etdc"]).is_err());
     }
 

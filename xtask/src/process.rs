@@ -1,4 +1,4 @@
-//! Running other programs, always from the root of the workspace and with the command line shown.
+//! Runs other programs from the root of the workspace, and prints their command lines.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the workspace, wherever the command was started from.
+/// The root of the workspace, independent of the current directory.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace")
 }
@@ -19,12 +19,12 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A cargo command that builds exactly what the same command typed by hand builds.
+/// A cargo command that builds the same as the command typed by hand.
 pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
     let mut command = command("cargo");
     command.args(args);
-    // `cargo run` describes xtask to us in these variables. Build scripts that watch them (ring's does)
-    // would run again on every change between `cargo test` and `cargo xtask test`.
+    // `cargo run` sets variables that describe xtask. Build scripts that watch them, such as ring's, would run again
+    // on every change between `cargo test` and `cargo xtask test`.
     for (name, _) in std::env::vars_os() {
         if describes_a_package(&name.to_string_lossy()) {
             command.env_remove(&name);
@@ -33,7 +33,7 @@ pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// Shows the command, runs it with our own output and fails unless it succeeds.
+/// Prints the command and runs it with inherited output. Fails if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = command_line(command);
     println!("$ {line}");
@@ -44,7 +44,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The standard output of a command that succeeds.
+/// Stdout of a command that must succeed.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let line = command_line(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("starting `{line}`"))?;
@@ -55,7 +55,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("reading the output of `{line}`"))
 }
 
-/// Where a program is installed, looking also where Debian puts the administrator's programs.
+/// Finds an installed program, also in the directories where Debian installs the administrator's programs.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     search_path()
         .into_iter()
@@ -64,7 +64,7 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// What `work` returns, and how long it took.
+/// Runs `work`; returns its result and duration.
 #[expect(clippy::disallowed_methods, reason = "build commands take real time; there is no clock to inject")]
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
@@ -82,7 +82,7 @@ fn describes_a_package(variable: &str) -> bool {
     prefixes.iter().any(|prefix| variable.starts_with(prefix)) || variable == "CARGO_PRIMARY_PACKAGE"
 }
 
-/// The command as one would type it, with the variables it sets and without those it removes.
+/// The command as typed in a shell, with the variables that it sets and without those that it removes.
 fn command_line(command: &Command) -> String {
     let variables = command
         .get_envs()
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn capture_returns_output_and_refuses_failure() {
+    fn capture_returns_output_and_fails_with_the_command() {
         assert_eq!(capture(command("sh").args(["-c", "echo one"])).unwrap(), "one\n");
         let error = capture(command("sh").args(["-c", "echo wrong >&2; exit 3"])).unwrap_err();
         assert!(error.to_string().contains("wrong"), "{error}");
     }
 
     #[test]
-    fn run_refuses_failure_and_absence() {
+    fn run_fails_for_failing_and_missing_programs() {
         assert!(run(&mut command("true")).is_ok());
         assert!(run(&mut command("false")).is_err());
         assert!(run(&mut command("coracle-no-such-program")).is_err());

@@ -1,7 +1,6 @@
-//! What was run, how it went and what was left out: the end of the output of `ci` and `test`.
+//! The summary at the end of `ci` and `test`: steps, results, and skipped parts.
 //!
-//! What was left out comes last, because a run that passes by not running something must say so where
-//! everybody looks.
+//! Skipped parts come last, because a run that passes only because it skipped something must say so prominently.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,18 +9,18 @@ use anyhow::Result;
 
 use crate::process;
 
-/// Something that was not run, and why.
+/// A skipped step or suite, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LeftOut {
+pub(crate) struct Skipped {
     pub(crate) name: String,
     pub(crate) reason: String,
 }
 
-/// The steps of one command in the order they ran.
+/// Results of the steps of one command, in the order in which they ran.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     rows: Vec<Row>,
-    left_out: Vec<LeftOut>,
+    skipped: Vec<Skipped>,
 }
 
 #[derive(Debug)]
@@ -32,8 +31,7 @@ struct Row {
 }
 
 impl Summary {
-    /// Runs one step, printing its name before and its result and duration after. Returns what the step
-    /// returned, or nothing if it failed.
+    /// Runs one step; prints its name before, and its result and duration after. Returns None if the step failed.
     pub(crate) fn step<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Option<T> {
         println!("==> {name}");
         let (result, duration) = process::timed(work);
@@ -44,12 +42,12 @@ impl Summary {
         result.ok()
     }
 
-    pub(crate) fn leave_out(&mut self, name: &str, reason: impl Into<String>) {
-        self.left_out.push(LeftOut { name: name.to_owned(), reason: reason.into() });
+    pub(crate) fn skip(&mut self, name: &str, reason: impl Into<String>) {
+        self.skipped.push(Skipped { name: name.to_owned(), reason: reason.into() });
     }
 
-    pub(crate) fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    pub(crate) fn skipped(&self) -> &[Skipped] {
+        &self.skipped
     }
 
     /// The names of the failed steps.
@@ -57,7 +55,7 @@ impl Summary {
         self.rows.iter().filter(|row| row.failure.is_some()).map(|row| row.name.as_str()).collect()
     }
 
-    /// Prints the summary; the exit code says whether everything that ran succeeded.
+    /// Prints the summary. Returns success if every step that ran succeeded.
     pub(crate) fn report(&self) -> ExitCode {
         println!();
         for line in self.lines() {
@@ -68,8 +66,8 @@ impl Summary {
 
     fn lines(&self) -> Vec<String> {
         let ran = self.rows.iter().map(Row::line);
-        let left_out = self.left_out.iter().map(|left| format!("{} left out: {}", left.name, left.reason));
-        ran.chain(left_out).collect()
+        let skipped = self.skipped.iter().map(|part| format!("{} skipped: {}", part.name, part.reason));
+        ran.chain(skipped).collect()
     }
 }
 
@@ -89,18 +87,18 @@ mod tests {
     use anyhow::bail;
 
     #[test]
-    fn what_was_left_out_comes_last() {
+    fn skipped_parts_come_last() {
         let mut summary = Summary::default();
-        summary.leave_out("kubectl", "not in PATH");
+        summary.skip("kubectl", "not in PATH");
         assert_eq!(summary.step("workspace", || Ok(7)), Some(7));
         let lines = summary.lines();
         assert!(lines[0].starts_with("workspace ok ("), "{lines:?}");
-        assert_eq!(lines[1], "kubectl left out: not in PATH");
+        assert_eq!(lines[1], "kubectl skipped: not in PATH");
         assert!(summary.failed().is_empty());
     }
 
     #[test]
-    fn a_failed_step_is_named_with_its_reason() {
+    fn failed_step_is_listed_with_its_error() {
         let mut summary = Summary::default();
         let answer: Option<()> = summary.step("clippy", || bail!("one warning"));
         assert!(answer.is_none());

@@ -1,8 +1,8 @@
-//! `cargo xtask test`: every suite that can run here, then what ran and what was left out.
+//! `cargo xtask test`: runs every suite that can run here, then lists the suites that ran and that were skipped.
 //!
-//! Requirements and suites are tables in the modules below. Everything that can refuse (a missing package, a
-//! kubectl that does not work) is settled before the first suite starts; after that a failing suite does not
-//! stop the others. The output of cargo is passed through as it is.
+//! Requirements and suites are tables in the modules below. Everything that can be rejected (a missing package, a
+//! broken kubectl) is checked before the first suite starts; after that a failing suite does not stop the others.
+//! Cargo's output is passed through.
 
 mod apt;
 mod java_clients;
@@ -21,14 +21,14 @@ use crate::summary::Summary;
 pub(crate) use requirements::ensure_installed;
 use suites::{Environment, Prepared, SUITES, Suite};
 
-/// What the user may choose about a test run.
+/// Options of a test run.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Options {
-    /// Leave out the suites that need this system package; may be repeated.
+    /// Skip the suites that need this system package; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(requirements::names()))]
     pub(crate) without: Vec<String>,
 
-    /// The kubectl to test with, instead of the one in PATH.
+    /// kubectl to test with, instead of the one in PATH.
     #[arg(long, value_name = "PATH")]
     pub(crate) kubectl: Option<PathBuf>,
 
@@ -45,40 +45,40 @@ pub(crate) struct Options {
 ///
 /// # Errors
 ///
-/// When something is missing that the user has to install or to exclude; nothing has run then.
+/// If a required package is missing that the user must install or exclude; no suite has run then.
 pub(crate) fn run(options: &Options) -> Result<Summary> {
     let mut summary = Summary::default();
-    let wanted = without_excluded(options, &mut summary);
-    requirements::ensure(&wanted)?;
-    for (suite, environment) in prepare(&wanted, options, &mut summary)? {
+    let selected = without_excluded(options, &mut summary);
+    requirements::ensure(&selected)?;
+    for (suite, environment) in prepare(&selected, options, &mut summary)? {
         summary.step(suite.name, || run_suite(suite, &environment, &options.extra));
     }
     Ok(summary)
 }
 
 fn without_excluded(options: &Options, summary: &mut Summary) -> Vec<&'static Suite> {
-    let mut wanted = Vec::new();
+    let mut selected = Vec::new();
     for suite in SUITES {
         let excluded = requirements::of(suite.name)
             .find(|needed| options.without.iter().any(|name| name == needed.name));
         match excluded {
-            Some(needed) => summary.leave_out(suite.name, format!("--without {}", needed.name)),
-            None => wanted.push(suite),
+            Some(needed) => summary.skip(suite.name, format!("--without {}", needed.name)),
+            None => selected.push(suite),
         }
     }
-    wanted
+    selected
 }
 
 fn prepare(
-    wanted: &[&'static Suite],
+    selected: &[&'static Suite],
     options: &Options,
     summary: &mut Summary,
 ) -> Result<Vec<(&'static Suite, Environment)>> {
     let mut ready = Vec::new();
-    for suite in wanted {
+    for suite in selected {
         match (suite.prepare)(options)? {
             Prepared::Ready(environment) => ready.push((*suite, environment)),
-            Prepared::LeftOut(reason) => summary.leave_out(suite.name, reason),
+            Prepared::Skipped(reason) => summary.skip(suite.name, reason),
         }
     }
     Ok(ready)
@@ -95,26 +95,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_leaves_out_the_suites_that_need_it_and_no_other() {
+    fn without_skips_only_suites_that_need_the_package() {
         let mut summary = Summary::default();
         let options = Options { without: vec!["etcd".to_owned()], ..Options::default() };
-        let wanted = without_excluded(&options, &mut summary);
-        assert!(wanted.iter().any(|suite| suite.name == "workspace"));
-        assert!(!wanted.iter().any(|suite| suite.name == "etcd"));
-        assert_eq!(summary.left_out().len(), 1);
-        assert_eq!(summary.left_out()[0].reason, "--without etcd");
+        let selected = without_excluded(&options, &mut summary);
+        assert!(selected.iter().any(|suite| suite.name == "workspace"));
+        assert!(!selected.iter().any(|suite| suite.name == "etcd"));
+        assert_eq!(summary.skipped().len(), 1);
+        assert_eq!(summary.skipped()[0].reason, "--without etcd");
     }
 
     #[test]
-    fn a_suite_that_cannot_be_prepared_is_left_out_with_its_reason() {
+    fn suite_that_cannot_be_prepared_is_skipped_with_reason() {
         static ABSENT: Suite = Suite {
             name: "absent",
             cargo_args: &[],
-            prepare: |_| Ok(Prepared::LeftOut("nothing to run".to_owned())),
+            prepare: |_| Ok(Prepared::Skipped("nothing to run".to_owned())),
         };
         let mut summary = Summary::default();
         let ready = prepare(&[&ABSENT], &Options::default(), &mut summary).unwrap();
         assert!(ready.is_empty());
-        assert_eq!(summary.left_out()[0].reason, "nothing to run");
+        assert_eq!(summary.skipped()[0].reason, "nothing to run");
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask torture`: the server is killed at random while clients write and watch, and every acknowledged write is
-//! compared afterwards. The program is the test `torture` of the package `coracle-cli`.
+//! `cargo xtask torture`: kills the server at random while clients write and watch, and verifies every acknowledged
+//! write afterwards. The program is the test `torture` of the package `coracle-cli`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use crate::process::{cargo, find_program, run as run_command};
 use crate::test::ensure_installed;
 
-/// Which stores are tortured.
+/// Stores to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Store {
     Disk,
@@ -18,14 +18,14 @@ pub(crate) enum Store {
     Both,
 }
 
-/// The settings of a run.
+/// Options of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How often the server is killed, for each store.
+    /// Number of rounds, each of which kills the server, per store.
     #[arg(long, value_name = "NUMBER", default_value_t = 200)]
     rounds: u64,
 
-    /// The stores to torture.
+    /// Stores to test.
     #[arg(long, value_enum, default_value = "both")]
     store: Store,
 
@@ -33,20 +33,20 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
-    /// Keep the directories of the run also without a violation.
+    /// Keep the directories of the run even without a violation.
     #[arg(long)]
     keep: bool,
 
-    /// The cargo profile that the server is built with.
+    /// Cargo profile of the server.
     #[arg(long, value_name = "NAME", default_value = "dev")]
     profile: String,
 }
 
-/// Builds the server and runs the rounds with our own output.
+/// Builds the server and runs the rounds with inherited output.
 ///
 /// # Errors
 ///
-/// When a promise was broken, or the run could not be finished.
+/// If a guarantee was violated, or the run could not finish.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let etcd = match options.store {
         Store::Disk => None,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use clap::{Args as _, FromArgMatches as _};
 
-    /// The arguments of cargo that a command line leads to.
+    /// Cargo arguments for a command line.
     fn arguments(line: &str, etcd: Option<&str>) -> String {
         let parser = Options::augment_args(clap::Command::new("torture").no_binary_name(true));
         let matches = parser.try_get_matches_from(line.split_whitespace()).unwrap();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_reach_the_program() {
+    fn options_are_passed_to_the_test() {
         let cargo = "test --package coracle-cli --test torture --profile";
         assert_eq!(
             arguments("", Some("/bin/etcd")),

@@ -1,4 +1,4 @@
-//! Several servers under the same loads, one after the other and never two at once.
+//! Runs several servers under the same loads, one after the other, never concurrently.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,28 +9,29 @@ use coracle_benches::etcd::Etcd;
 
 use crate::load;
 use crate::report::{Report, State};
-use crate::servers::{Coracle, EtcdSource, Running, SharedEtcd, System, Upstream};
+use crate::servers::{Coracle, EtcdSource, KubeApiserver, Running, SharedEtcd, System};
 use crate::workload::{self, Workload};
 
-/// What a server may still do after it is ready or after a load, before its memory is read.
+/// Time for background work of a server after it is ready or after a load, before its memory is measured.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Start Coracle, and upstream if its programs are given, and drive both with the same loads.
+/// Start Coracle, and kube-apiserver if its programs are given, and run the same loads on both.
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
-    /// The Coracle to measure [default: the one built beside this program].
+    /// Coracle binary to measure [default: the one built beside this program].
     #[arg(long, value_name = "PROGRAM")]
     coracle: Option<PathBuf>,
-    /// The kube-apiserver to compare with.
+    /// kube-apiserver to compare with.
     #[arg(long, value_name = "PROGRAM", requires = "etcd")]
     kube_apiserver: Option<PathBuf>,
-    /// The etcd it gets.
+    /// etcd for kube-apiserver.
     #[arg(long, value_name = "PROGRAM")]
     etcd: Option<PathBuf>,
-    /// Run both servers on one etcd cluster of so many members [default: Coracle on files, kube-apiserver on one member].
+    /// Run both servers on one etcd cluster of COUNT members [default: Coracle on files, kube-apiserver on one
+    /// member].
     #[arg(long, value_name = "COUNT", requires = "etcd")]
     etcd_members: Option<usize>,
-    /// Where the servers keep their data: on the disk that is to be measured.
+    /// Directory of the servers' data, on the disk to be measured.
     #[arg(long, default_value = "target/bench")]
     dir: PathBuf,
     #[command(flatten)]
@@ -61,35 +62,46 @@ impl Compare {
         let mut systems: Vec<Box<dyn System>> = vec![Box::new(coracle)];
         if let (Some(kube_apiserver), Some(etcd)) = (&self.kube_apiserver, &self.etcd) {
             let etcd = shared.map_or_else(|| EtcdSource::Own(etcd.clone()), EtcdSource::Shared);
-            systems.push(Box::new(Upstream { kube_apiserver: kube_apiserver.clone(), etcd }));
+            systems.push(Box::new(KubeApiserver { kube_apiserver: kube_apiserver.clone(), etcd }));
         }
         Ok(systems)
     }
 
-    /// All that is measured of one system.
+    /// Measures one system.
     fn measure(&self, system: &dyn System) -> Result<Report> {
         let dir = tempfile::tempdir_in(&self.dir)?;
         let (mut report, workload) = (Report::new(system.name()), Workload::new(&self.workload));
-        let measured = self.lives(system, dir.path(), &workload, &mut report);
+        let measured = self.measure_servers(system, dir.path(), &workload, &mut report);
         if measured.is_err() {
-            // For the log.
+            // To keep the log.
             eprintln!("the files of {} stay in {}", system.name(), dir.keep().display());
         }
         measured.map(|()| report)
     }
 
-    fn lives(&self, system: &dyn System, dir: &Path, workload: &Workload, report: &mut Report) -> Result<()> {
+    fn measure_servers(
+        &self,
+        system: &dyn System,
+        dir: &Path,
+        workload: &Workload,
+        report: &mut Report,
+    ) -> Result<()> {
         if !workload.wants_only_definitions() {
-            self.life(system, &made(dir.join("loads"))?, workload, report)?;
+            self.measure_server(system, &created(dir.join("loads"))?, workload, report)?;
         }
         if workload.wants_definitions() {
-            self.life_with_definitions(system, &made(dir.join("definitions"))?, workload, report)?;
+            self.measure_server_with_definitions(
+                system,
+                &created(dir.join("definitions"))?,
+                workload,
+                report,
+            )?;
         }
         Ok(())
     }
 
-    /// Another server: empty, with hundreds of definitions, asked about them, and started again.
-    fn life_with_definitions(
+    /// Measures a new server: installs hundreds of definitions, runs discovery, and restarts it.
+    fn measure_server_with_definitions(
         &self,
         system: &dyn System,
         dir: &Path,
@@ -110,8 +122,14 @@ impl Compare {
         running.stop()
     }
 
-    /// The life of one server: empty, filled, started again, and driven hard.
-    fn life(&self, system: &dyn System, dir: &Path, workload: &Workload, report: &mut Report) -> Result<()> {
+    /// Measures one server: empty, filled, restarted, and under load.
+    fn measure_server(
+        &self,
+        system: &dyn System,
+        dir: &Path,
+        workload: &Workload,
+        report: &mut Report,
+    ) -> Result<()> {
         let running = system.start(dir)?;
         note(report, &running, "Start to ready, empty", State::Time(running.ready_in));
         memory(report, &running, "Resident memory, idle")?;
@@ -129,8 +147,8 @@ impl Compare {
     }
 }
 
-/// A directory that is there.
-fn made(dir: PathBuf) -> Result<PathBuf> {
+/// Creates a directory if it does not exist.
+fn created(dir: PathBuf) -> Result<PathBuf> {
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     Ok(dir)
 }

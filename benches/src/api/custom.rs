@@ -1,4 +1,4 @@
-//! Custom resources: how soon a definition is served, and what its objects cost.
+//! Custom resources: the time until a definition is served, and the cost of its objects.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use crate::report::Measured;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// How long a server may take to serve what was defined.
+/// Time limit for a server to serve a new definition.
 const INSTALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// What is asked for again while a server has not noticed a definition; upstream takes a while.
+/// Interval of retries until a server serves a definition; kube-apiserver takes a while.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// The definitions of a run, and the one whose objects are written.
+/// The definitions of a run, and the one whose objects are created.
 pub(crate) struct Custom {
     operators: Operators,
 }
 
 impl Custom {
-    /// Of a run with a name of its own.
+    /// Definitions of a run with a unique name.
     pub(crate) fn new(run: &str) -> Self {
         Self { operators: Operators::new(run) }
     }
 
-    /// Installs definitions one after the other: from sending each to seeing in a watch that it is served.
+    /// Installs definitions sequentially. Each is timed from sending it until a watch reports it as Established.
     pub(crate) fn install(&self, target: &Target, numbers: std::ops::Range<usize>) -> Result<Measured> {
         load::runtime()?.block_on(async {
             let mut watch = DefinitionWatch::open(target, &self.operators).await?;
@@ -39,7 +39,7 @@ impl Custom {
             let (mut samples, mut bytes, meter) = (Samples::default(), 0, Meter::start(target)?);
             for number in numbers.clone() {
                 let operator = self.operators.get(number);
-                // Made before the clock runs.
+                // Built before the clock starts.
                 let request = objects::post(DEFINITIONS, operator.definition().to_string());
                 let begin = start();
                 bytes += connection.count(request).await?;
@@ -72,14 +72,14 @@ impl Custom {
         objects::post(&self.path(namespace), object.to_string())
     }
 
-    /// Where objects of the first definition are.
+    /// Path of the objects of the first definition.
     pub(crate) fn path(&self, namespace: &str) -> String {
         let operator = self.operators.get(0);
         format!("/apis/{}/{VERSION}/namespaces/{namespace}/{}", operator.group(), operator.plural())
     }
 
-    /// Asks once for what clients ask for first: discovery in both forms, and every OpenAPI document
-    /// of a group that was defined. Returns how long discovery took, and how long all documents together.
+    /// Sends the first requests of typical clients: discovery in both formats, and every OpenAPI document of a custom
+    /// group. Returns the duration of discovery, and that of all documents together.
     pub(crate) fn discover(&self, target: &Target) -> Result<(Duration, Duration)> {
         load::runtime()?.block_on(async {
             let mut connection = target.connector.connect().await?;
@@ -104,11 +104,11 @@ impl Custom {
     }
 }
 
-/// A watch of the definitions of a run.
+/// A watch of a run's definitions.
 struct DefinitionWatch {
     connection: Connection,
     body: Body,
-    /// The beginning of an event that is not all here yet.
+    /// The beginning of an incomplete event.
     pending: Vec<u8>,
 }
 
@@ -124,7 +124,7 @@ impl DefinitionWatch {
         Ok(Self { connection, body, pending: Vec::new() })
     }
 
-    /// Reads events until one says that a definition is served.
+    /// Reads events until one reports the definition as Established.
     async fn established(&mut self, name: &str) -> Result<()> {
         loop {
             while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {

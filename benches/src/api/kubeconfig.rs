@@ -1,6 +1,6 @@
-//! How to reach a server and get in, as a kubeconfig says it.
+//! Reads server, CA and credential from a kubeconfig.
 //!
-//! Client certificates and plain tokens only: what runs a program to log in is not for a benchmark.
+//! Only client certificates and plain tokens are supported, no exec credential plugins.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,17 @@ use base64::engine::general_purpose::STANDARD;
 use coracle_api::codec::{Target, yaml};
 use serde_json::Value;
 
-/// One context of a kubeconfig, with everything it refers to. PEM where it is bytes.
+/// One context of a kubeconfig with its cluster and user. Certificates and keys are PEM.
 pub(crate) struct Kubeconfig {
     /// Such as `https://127.0.0.1:6443`.
     pub(crate) server: String,
-    /// The name to expect in the server's certificate, if not that in the URL.
+    /// Expected name in the server's certificate, if it differs from the host in the URL.
     pub(crate) tls_server_name: Option<String>,
     pub(crate) certificate_authority: Vec<u8>,
     pub(crate) credential: Credential,
 }
 
-/// How a client shows who it is.
+/// The credential of the client.
 pub(crate) enum Credential {
     Certificate { certificate: Vec<u8>, key: Vec<u8> },
     Token(String),
@@ -71,20 +71,20 @@ fn credential(user: &Value, files: &Files<'_>) -> Result<Credential> {
     bail!("the user has neither a client certificate nor a token")
 }
 
-/// The entry of that name in a list of `{name, <field>}`.
+/// The entry with that name in a list of `{name, <field>}`.
 fn named<'a>(config: &'a Value, list: &str, name: &str, field: &str) -> Result<&'a Value> {
     let entries = config[list].as_array().map(Vec::as_slice).unwrap_or_default();
     let entry = entries.iter().find(|entry| entry["name"] == name);
     Ok(&entry.with_context(|| format!("no {name:?} in {list}"))?[field])
 }
 
-/// Finds files as kubectl does: relative to the kubeconfig.
+/// Resolves file names relative to the kubeconfig, as kubectl does.
 struct Files<'a> {
     beside: &'a Path,
 }
 
 impl Files<'_> {
-    /// What `<key>-data` holds, or the file `<key>` names.
+    /// The decoded `<key>-data`, or the content of the file `<key>`.
     fn bytes(&self, entry: &Value, key: &str) -> Result<Option<Vec<u8>>> {
         if let Some(data) = entry[format!("{key}-data")].as_str() {
             return Ok(Some(STANDARD.decode(data).with_context(|| format!("{key}-data"))?));
@@ -128,7 +128,7 @@ current-context: a
     }
 
     #[test]
-    fn the_current_context_is_the_default() {
+    fn current_context_is_the_default() {
         let config = parse(None).unwrap();
         assert_eq!(config.server, "https://127.0.0.1:1");
         assert_eq!(config.tls_server_name.as_deref(), Some("api"));
@@ -138,13 +138,13 @@ current-context: a
     }
 
     #[test]
-    fn another_context_has_another_user() {
+    fn named_context_selects_its_user() {
         let Credential::Token(token) = parse(Some("b")).unwrap().credential else { panic!("a token") };
         assert_eq!(token, "secret");
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn error_names_the_missing_entry() {
         for (context, word) in [("c", "token"), ("d", "two"), ("e", "contexts")] {
             let error = parse(Some(context)).err().unwrap().to_string();
             assert!(error.contains(word), "{error}");

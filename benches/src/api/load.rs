@@ -1,7 +1,7 @@
-//! Many connections that each do one thing after the other, and what that took.
+//! Load generator: many connections with sequential requests, and the measurement.
 //!
-//! Each thread has a runtime of its own and its share of the connections: nothing moves between
-//! threads while the clock runs.
+//! Each thread has its own runtime and its share of the connections; nothing moves between threads while the clock
+//! runs.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,20 +15,20 @@ use crate::client::{Connection, Connector};
 use crate::report::Measured;
 use crate::usage::{Machine, Processes, own_cpu};
 
-/// No load runs longer; a server that hangs ends the benchmark.
+/// Maximum duration of a load; a hanging server fails the benchmark.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A connection gives up after so many failures: the run has failed anyway.
+/// Failures after which a connection stops: the run has failed anyway.
 const FAILURES_PER_CONNECTION: u64 = 3;
 
-/// A server under measurement.
+/// A server under test.
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) connector: Connector,
     pub(crate) processes: Processes,
 }
 
-/// How much is done.
+/// Size of a load.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) connections: usize,
@@ -36,16 +36,16 @@ pub(crate) struct Load {
     pub(crate) stop: Stop,
 }
 
-/// When a load ends.
+/// End condition of a load.
 #[derive(Clone, Copy)]
 pub(crate) enum Stop {
-    /// After so many operations.
+    /// After this number of operations.
     After(u64),
-    /// After that time.
+    /// After this duration.
     For(Duration),
 }
 
-/// What the processes used between two moments.
+/// Measures the CPU time of the processes between two moments.
 pub(crate) struct Meter<'a> {
     target: &'a Target,
     begin: Instant,
@@ -60,7 +60,7 @@ impl<'a> Meter<'a> {
         Ok(Self { target, server, client, machine, begin: start() })
     }
 
-    /// The figures of `operations` that were done since.
+    /// Returns the figures of `operations` since the start.
     pub(crate) fn stop(self, operations: u64, bytes: u64, mut samples: Samples) -> Result<Measured> {
         let elapsed = self.begin.elapsed();
         let server = self.target.processes.cpu()?.saturating_sub(self.server);
@@ -74,8 +74,8 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// Runs `operation` with the numbers from 0 on, each on one of the connections. It returns the
-/// bytes it received. Any failure fails the run.
+/// Runs `operation` with the numbers from 0 on, distributed over the connections. It returns the number of bytes
+/// received. Any failure fails the run.
 pub(crate) fn run(
     target: &Target,
     load: Load,
@@ -114,7 +114,7 @@ fn worker(
 ) -> Result<Tally> {
     let runtime = runtime()?;
     let connected = runtime.block_on(connect(&target.connector, connections));
-    // Also if it failed: the others wait here.
+    // Also after a failure, because the other threads wait here.
     barrier.wait();
     let mut connected = connected?;
     let deadline = match stop {
@@ -163,12 +163,12 @@ async fn repeat(
     tally
 }
 
-/// All at once, as clients come after a restart.
+/// Opens all connections at once, as clients do after a server restart.
 pub(crate) async fn connect(connector: &Connector, count: usize) -> Result<Vec<Connection>> {
     join_all((0..count).map(|_| connector.connect())).await.into_iter().collect()
 }
 
-/// A runtime on this thread alone.
+/// A single-threaded runtime.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

@@ -1,12 +1,12 @@
-//! Drives any Kubernetes API server and prints how fast it creates, reads, patches, lists and notifies.
+//! Measures throughput and latency of creates, reads, patches, lists and watches on any Kubernetes API server.
 //!
-//! `coracle-bench --kubeconfig FILE` measures a server that runs; `coracle-bench compare`, which is
-//! what `cargo xtask bench api` calls, starts Coracle and upstream's server and measures both.
+//! `coracle-bench --kubeconfig FILE` measures a running server; `coracle-bench compare` (called by `cargo xtask bench
+//! api`) starts Coracle and kube-apiserver and measures both.
 
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "figures go to stdout and progress to stderr; that is what this program is for"
+    reason = "figures go to stdout and progress to stderr; output of a command line program"
 )]
 
 mod attack;
@@ -52,20 +52,20 @@ struct Arguments {
 enum Command {
     /// Start servers and measure them one after the other.
     Compare(compare::Compare),
-    /// Start Coracle, attack it, and measure what others notice.
+    /// Start Coracle, attack it, and measure the latency of other users.
     Attack(attack::Options),
 }
 
-/// Measure a server that runs.
+/// Measure a running server.
 #[derive(Args, Debug)]
 struct Drive {
-    /// How to reach the server and get in.
+    /// Kubeconfig of the server.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The context to use [default: the current one].
     #[arg(long)]
     context: Option<String>,
-    /// A process of the server, whose processor time is told; may be given more than once.
+    /// Process id of the server, to report its CPU time; may be repeated.
     #[arg(long)]
     pid: Vec<u32>,
     #[command(flatten)]
@@ -74,7 +74,7 @@ struct Drive {
 
 impl Drive {
     fn run(&self) -> Result<Report> {
-        let path = self.kubeconfig.as_deref().context("which server? give its --kubeconfig")?;
+        let path = self.kubeconfig.as_deref().context("no server given: pass --kubeconfig")?;
         let config = Kubeconfig::read(path, self.context.as_deref())?;
         let target = Target {
             name: config.server.clone(),
@@ -84,7 +84,7 @@ impl Drive {
         let (mut report, workload) = (Report::new(&target.name), Workload::new(&self.workload));
         workload.prepare(&target)?;
         let measured = workload.drive(&target, &mut report);
-        let cleaned_up = workload.clean_up(&target).context("deleting what was made");
+        let cleaned_up = workload.clean_up(&target).context("deleting the benchmark's objects");
         measured.and(cleaned_up).map(|()| report)
     }
 }

@@ -1,4 +1,4 @@
-//! The objects that are written, and the requests around them.
+//! Objects and requests of the loads.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -13,13 +13,13 @@ const AGGREGATED_DISCOVERY: &str =
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
-/// The length that makes a ConfigMap, as it is sent, 1 KiB long.
+/// Payload size with which an encoded ConfigMap has 1 KiB.
 const PAYLOAD_BYTES: usize = 910;
 
-/// One pod in so many has a given value of the label `shard`.
+/// One in this many pods has a given value of the label `shard`.
 pub(crate) const SHARDS: u64 = 100;
 
-/// A namespace in which everything is written.
+/// The namespace of all objects.
 pub(crate) struct Namespace {
     pub(crate) name: String,
     payload: String,
@@ -27,7 +27,7 @@ pub(crate) struct Namespace {
 
 impl Namespace {
     pub(crate) fn new(name: String) -> Self {
-        // Letters that differ, though nobody is expected to compress them.
+        // Varied letters, in case a server compresses them.
         let payload = (0..PAYLOAD_BYTES).map(|n| char::from(b'a' + (n * 7 % 26) as u8)).collect();
         Self { name, payload }
     }
@@ -46,12 +46,12 @@ impl Namespace {
         without_body(Method::DELETE, &format!("/api/v1/namespaces/{}", self.name), JSON)
     }
 
-    /// Deletes everything of a resource at once.
+    /// Deletes all objects of a resource with one request.
     pub(crate) fn delete_all(&self, resource: &str) -> Outgoing {
         without_body(Method::DELETE, &self.path(resource), JSON)
     }
 
-    /// Pods are refused without it; elsewhere a controller makes it.
+    /// The ServiceAccount admission plugin rejects pods without it; usually a controller creates it.
     pub(crate) fn create_service_account(&self) -> Outgoing {
         let body = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
         with_body(Method::POST, &self.path("serviceaccounts"), JSON, body.to_owned())
@@ -77,13 +77,13 @@ impl Namespace {
         without_body(Method::GET, &self.path(&format!("configmaps/map-{number}")), accept)
     }
 
-    /// Changes one value of an object that exists.
+    /// Changes one value of an existing object.
     pub(crate) fn merge_patch(&self, name: &str, number: u64) -> Outgoing {
         let path = self.path(&format!("configmaps/{name}"));
         with_body(Method::PATCH, &path, MERGE_PATCH, format!(r#"{{"data":{{"seq":"{number}"}}}}"#))
     }
 
-    /// Makes an object the first time, changes one value of it later.
+    /// Creates the object on the first apply, changes one value of it later.
     pub(crate) fn apply(&self, object: u64, number: u64) -> Outgoing {
         let path = self.path(&format!("configmaps/applied-{object}?fieldManager=coracle-bench&force=true"));
         let body = format!(
@@ -111,7 +111,7 @@ pub(crate) fn get(path: &str) -> Outgoing {
     without_body(Method::GET, path, JSON)
 }
 
-/// What is served, told as newer clients want it.
+/// Aggregated discovery, as recent clients request it.
 pub(crate) fn aggregated_discovery() -> Outgoing {
     without_body(Method::GET, "/apis", AGGREGATED_DISCOVERY)
 }

@@ -1,4 +1,4 @@
-//! Figures, and the tables they are shown in.
+//! Figures, and Markdown tables of them.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,10 +13,10 @@ pub(crate) struct Measured {
     bytes_per_second: f64,
     p50: Duration,
     p99: Duration,
-    /// Processor time of the server for each operation; unknown if its processes are not.
+    /// CPU time of the server per operation; unknown if its processes are.
     server_cpu: Option<Duration>,
     client_cpu: Duration,
-    /// The share of the machine that neither server nor client used, but somebody did.
+    /// Share of the machine's CPU time used by programs other than server and client.
     others: Option<f64>,
 }
 
@@ -37,7 +37,7 @@ impl Measured {
         }
     }
 
-    /// Adds what all operations together used, and others meanwhile.
+    /// Adds the CPU time of all operations, and that of other programs.
     pub(crate) fn with_cpu(
         mut self,
         server: Option<Duration>,
@@ -50,12 +50,12 @@ impl Measured {
         self
     }
 
-    /// How many times as many operations in the same time.
+    /// Throughput relative to that of `other`.
     pub(crate) fn rate_ratio(&self, other: &Self) -> f64 {
         self.per_second / other.per_second
     }
 
-    /// One line for the impatient.
+    /// One line per load, printed as progress.
     pub(crate) fn summary(&self) -> String {
         let server = self.server_cpu.map(|cpu| format!(", server {} each", time(cpu))).unwrap_or_default();
         let others = self.others.map(|share| format!(", others {}", percent(share))).unwrap_or_default();
@@ -70,21 +70,21 @@ impl Measured {
     }
 }
 
-/// Everything found out about one server.
+/// All figures of one server.
 pub(crate) struct Report {
     pub(crate) server: String,
     pub(crate) loads: Vec<(&'static str, Measured)>,
-    /// Memory, and times to start.
+    /// Memory, and startup times.
     pub(crate) states: Vec<(&'static str, State)>,
 }
 
-/// A quantity that is not a rate.
+/// A figure that is not a throughput.
 #[derive(Clone)]
 pub(crate) enum State {
-    /// Bytes of each process.
+    /// Bytes per process.
     Memory(Vec<u64>),
     Time(Duration),
-    /// Of one rate to another of the same server.
+    /// Ratio of two throughputs of the same server.
     Ratio(f64),
 }
 
@@ -116,13 +116,12 @@ impl Report {
         Self { server: server.to_owned(), loads: Vec::new(), states: Vec::new() }
     }
 
-    /// The figures of a load.
     pub(crate) fn load(&self, what: &str) -> Option<&Measured> {
         self.loads.iter().find(|(known, _)| *known == what).map(|(_, measured)| measured)
     }
 }
 
-/// Tables in Markdown, with the servers side by side and the ratio of the first to each other.
+/// Markdown tables with the servers side by side, and the ratio of the first to each other one.
 pub(crate) fn tables(reports: &[Report]) -> String {
     let mut text = String::new();
     let Some(first) = reports.first() else { return text };
@@ -185,7 +184,7 @@ fn load_cell(measured: Option<&Measured>) -> String {
     format!("{}/s, {}/{}{cpu}", number(measured.per_second), time(measured.p50), time(measured.p99))
 }
 
-/// How many times as fast, and how many times less processor time.
+/// Ratio of throughput, and inverse ratio of CPU time.
 fn load_ratio(first: &Report, other: &Report, at: usize) -> String {
     let (Some((_, own)), Some((_, other))) = (first.loads.get(at), other.loads.get(at)) else {
         return "–".to_owned();
@@ -199,8 +198,7 @@ fn load_ratio(first: &Report, other: &Report, at: usize) -> String {
     format!("{:.1} ×{cpu}", own.per_second / other.per_second)
 }
 
-/// How much of the machine went to others while the loads of a server ran: what to hold against
-/// its figures.
+/// CPU time that other programs used during the loads of a server, which limits the validity of its figures.
 fn disturbance(report: &Report) -> String {
     let shares = report.loads.iter().filter_map(|(_, measured)| measured.others);
     let Some((least, most)) = shares.fold(None, |range: Option<(f64, f64)>, share| {
@@ -220,7 +218,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// With a space before the thousands.
+/// With a space as thousands separator.
 fn number(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");
@@ -235,7 +233,7 @@ fn number(value: f64) -> String {
     parts.join(" ")
 }
 
-/// With a unit that leaves one to three digits before the point.
+/// In a unit that leaves one to three digits before the decimal point.
 fn time(duration: Duration) -> String {
     let micros = duration.as_secs_f64() * 1e6;
     match micros {
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_easy_to_read() {
+    fn numbers_are_grouped_and_times_scaled() {
         assert_eq!(
             [1.25, 999.6, 1234.0, 123_456.0, 1_234_567.0].map(number),
             ["1.2", "1 000", "1 234", "123 456", "1 234 567"]
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_has_ratios() {
+    fn comparison_has_ratios() {
         let text = tables(&[report("one", 1), report("two", 10)]);
         assert!(text.contains("| Load | one | two | Ratio |"), "{text}");
         assert!(text.contains("| GET | 30 000/s, 250 µs/250 µs; 33 µs CPU | 3 000/s, "), "{text}");
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_has_none() {
+    fn single_server_has_no_ratios() {
         let text = tables(&[report("one", 1)]);
         assert!(text.contains("| Load | one |\n"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Watch fan-out: every write reaches every watcher, and how fast.
+//! Watch fan-out: every write must reach every watcher; measures the delay.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,51 +15,51 @@ use crate::objects::{JSON, Namespace};
 use crate::report::Measured;
 use crate::workload::Form;
 
-/// Every so many-th watcher reads the events; the others only count them, which costs less.
+/// One in this many watchers parses the events; the others only count them, which costs less.
 const READING_WATCHERS: usize = 25;
 
-/// Objects that are there before the watch begins and are patched during it.
+/// Objects created before the watch and patched during it.
 const POOL: u64 = 64;
 
-/// The text before the number of an event in its object. A quote ends the number.
+/// The text before an event's number in its object. A quote ends the number.
 const NUMBER_KEY: &[u8] = b"\"seq\":\"";
 
-/// The same in protobuf: an entry of a map, with the length of the number in the next byte.
+/// The same in protobuf: a map entry, with the length of the number in the next byte.
 const NUMBER_KEY_PROTOBUF: &[u8] = b"\x0a\x03seq\x12";
 
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
 
-/// The length of an event in protobuf, before it.
+/// Length prefix of a protobuf event.
 const LENGTH_BYTES: usize = 4;
 
-/// How long watchers may lag behind the last write.
+/// Maximum delay of watchers after the last write.
 const LAG_LIMIT: Duration = Duration::from_secs(60);
 
-/// What is watched and written.
+/// Parameters of a fan-out load.
 #[derive(Clone, Copy)]
 pub(crate) struct FanOut {
     pub(crate) watchers: usize,
     pub(crate) writers: usize,
     pub(crate) threads: usize,
-    /// Half of them creations, half of them patches.
+    /// Half of them creates, half patches.
     pub(crate) writes: u64,
-    /// Time between two writes; none means as fast as they go.
+    /// Time between two writes; none for maximum rate.
     pub(crate) pace: Option<Duration>,
-    /// The form of the events.
+    /// Encoding of the events.
     pub(crate) form: Form,
-    /// The number of the first event: objects are named after these numbers.
+    /// Number of the first event; objects are named after their numbers.
     pub(crate) first: u64,
 }
 
 impl FanOut {
-    /// The first number that is not used.
+    /// The first unused number.
     pub(crate) fn end(&self) -> u64 {
         self.first + POOL + self.writes
     }
 }
 
-/// When each write was sent, for those who see its event.
+/// The time at which each write was sent.
 struct Log {
     origin: Instant,
     first: u64,
@@ -79,7 +79,7 @@ impl Log {
         self.sent_nanos[number as usize].store(self.nanos(), Ordering::Relaxed);
     }
 
-    /// How long ago the write was sent whose event this is.
+    /// Time since the write of this event was sent.
     fn latency(&self, form: Form, event: &[u8]) -> Option<Duration> {
         let at = usize::try_from(number_in(form, event)?.checked_sub(self.first)?).ok()?;
         let sent = self.sent_nanos.get(at)?.load(Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Log {
     }
 }
 
-/// Delivered events: how many a second, and how long after the write was sent.
+/// Delivered events per second, and their delay since the write was sent.
 pub(crate) fn run(target: &Target, namespace: &Namespace, fan_out: FanOut) -> Result<Measured> {
     let pool = Load { connections: 4, threads: 1, stop: Stop::After(POOL) };
     load::run(target, pool, async |connection: &mut Connection, n| {
@@ -113,7 +113,7 @@ pub(crate) fn run(target: &Target, namespace: &Namespace, fan_out: FanOut) -> Re
         let meter = Meter::start(target)?;
         let written = write(target, namespace, fan_out, &log);
         if written.is_err() {
-            // The watchers would wait for events that never come.
+            // Otherwise the watchers would wait for events that never come.
             let _ = give_up.send(true);
         }
         let mut total = Seen::default();
@@ -151,7 +151,7 @@ fn write(target: &Target, namespace: &Namespace, fan_out: FanOut, log: &Log) -> 
     })
 }
 
-/// All watchers of one thread, each until it has seen every write.
+/// The watchers of one thread; each runs until it has received every write.
 fn watchers(
     target: &Target,
     namespace: &Namespace,
@@ -171,7 +171,7 @@ fn watchers(
         }
         anyhow::Ok(opened)
     });
-    // Also if it failed: the others wait here.
+    // Also after a failure, because the other threads wait here.
     barrier.wait();
     let watching =
         join_all(opened?.into_iter().map(|(number, watcher)| {
@@ -194,14 +194,14 @@ async fn open(
     connection.open(namespace.list("configmaps", &query, form.media_type())).await
 }
 
-/// One streaming list of all pods, on a connection of its own, for the watch goes on after it. Returns its bytes.
+/// One streaming list of all pods, on its own connection, because the watch continues after it. Returns its bytes.
 pub(crate) async fn streaming_list(target: &Target, namespace: &Namespace, form: Form) -> Result<u64> {
-    // Of any revision: with an etcd before 3.5, kube-apiserver cannot tell whether its cache is current.
+    // With any revision: with an etcd before 3.5, kube-apiserver cannot determine whether its cache is current.
     let query = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0\
                  &allowWatchBookmarks=true";
     let mut connection = target.connector.connect().await?;
     let mut body = connection.open(namespace.list("pods", query, form.media_type())).await?;
-    // The end of what came before, in which the annotation may begin.
+    // The end of the previous chunk, in which the annotation may begin.
     let (mut bytes, mut before) = (0, Vec::new());
     while let Some(chunk) = connection.chunk(&mut body).await? {
         bytes += chunk.len() as u64;
@@ -214,7 +214,7 @@ pub(crate) async fn streaming_list(target: &Target, namespace: &Namespace, form:
     bail!("a streaming list ended without its bookmark")
 }
 
-/// One watch, which is begun again where it ended, as clients do.
+/// A watch that is resumed after it ends, as clients do.
 struct Watcher<'a> {
     target: &'a Target,
     namespace: &'a Namespace,
@@ -236,10 +236,10 @@ impl Watcher<'_> {
     }
 }
 
-/// The last event of a stream that is whole, however it is cut.
+/// The last complete event of a stream, for any segmentation.
 #[derive(Default)]
 struct LastEvent {
-    /// From the beginning of the last whole event on.
+    /// The bytes from the beginning of the last complete event on.
     bytes: Vec<u8>,
 }
 
@@ -247,7 +247,7 @@ impl LastEvent {
     fn take_in(&mut self, chunk: &[u8]) {
         let ends_before = |end: usize| chunk[..end].iter().rposition(|byte| *byte == b'\n');
         if let Some(before) = ends_before(chunk.len()).and_then(ends_before) {
-            // Nearly every piece holds several events, of which only the last matters.
+            // Nearly every chunk contains several events, of which only the last is needed.
             self.bytes.clear();
             self.bytes.extend_from_slice(&chunk[before + 1..]);
             return;
@@ -284,7 +284,7 @@ async fn watch_all(
             chunk = tokio::time::timeout(LAG_LIMIT, watcher.connection.chunk(&mut watcher.body)) => chunk,
             _ = given_up.wait_for(|given_up| *given_up) => bail!("the writers failed"),
         };
-        let chunk = chunk.context("a watcher does not get all events")??;
+        let chunk = chunk.context("a watcher did not receive all events")??;
         let Some(chunk) = chunk else {
             watcher.resume(last.event()).await.with_context(|| format!("after {} events", seen.events))?;
             seen.resumed += 1;
@@ -308,12 +308,12 @@ async fn watch_all(
     Ok(seen)
 }
 
-/// The events of a stream, however it is cut.
+/// Splits a stream into events, for any segmentation.
 struct Events {
     form: Form,
-    /// The beginning of an event; of one in protobuf with its length before it.
+    /// The beginning of an incomplete event; in protobuf with its length prefix.
     partial: Vec<u8>,
-    /// Bytes that are still to come of an event in protobuf that is only counted.
+    /// Remaining bytes of a protobuf event that is only counted.
     left: usize,
 }
 
@@ -322,7 +322,7 @@ impl Events {
         Self { form, partial: Vec::new(), left: 0 }
     }
 
-    /// How many events end in the next piece. Not to be mixed with [`Events::read`].
+    /// Counts the events that end in the next chunk. Must not be mixed with [`Events::read`].
     fn count(&mut self, mut chunk: &[u8]) -> u64 {
         if self.form == Form::Json {
             return chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -347,7 +347,7 @@ impl Events {
         events
     }
 
-    /// Hands on every event that is whole with `chunk`, and keeps the rest for the next.
+    /// Calls `on_event` for every event completed by `chunk`, and buffers the rest.
     fn read(&mut self, chunk: &[u8], mut on_event: impl FnMut(&[u8])) {
         self.partial.extend_from_slice(chunk);
         let mut rest = &*self.partial;
@@ -360,7 +360,7 @@ impl Events {
     }
 }
 
-/// The first event of a stream, if it is whole, and what follows it.
+/// The first event of a stream, if complete, and the rest.
 fn split_event(form: Form, stream: &[u8]) -> Option<(&[u8], &[u8])> {
     match form {
         Form::Json => {
@@ -390,7 +390,7 @@ fn number_in(form: Form, event: &[u8]) -> Option<u64> {
 #[derive(Default)]
 struct Seen {
     events: u64,
-    /// How often the server ended a watch.
+    /// Number of times that the server ended a watch.
     resumed: u64,
     bytes: u64,
     samples: Samples,
@@ -410,7 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_found_however_they_are_cut() {
+    fn events_are_split_for_any_segmentation() {
         let lines = b"{\"a\":1}\n{\"bb\":2}\n{\"c\":3}\n";
         let frames = b"\0\0\0\x07{\"a\":1}\0\0\0\x08{\"bb\":2}\0\0\0\x07{\"c\":3}";
         let streams = [(Form::Json, &lines[..]), (Form::Protobuf, &frames[..])];
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_is_known_however_the_stream_is_cut() {
+    fn last_event_is_found_for_any_segmentation() {
         let stream = br#"{"object":{"metadata":{"resourceVersion":"7"}}}
 {"object":{"metadata":{"resourceVersion":"8"}}}
 {"object":{"meta"#;
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_is_not_mistaken_for_the_owned_field() {
+    fn number_is_not_confused_with_managed_fields() {
         let event = br#"{"object":{"managedFields":[{"f:data":{"f:seq":{}}}],"data":{"seq":"42"}}}"#;
         assert_eq!(number_in(Form::Json, event), Some(42));
         assert_eq!(number_in(Form::Json, b"{}"), None);

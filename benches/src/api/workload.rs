@@ -1,4 +1,4 @@
-//! What is done to a server, in order.
+//! The loads that are run on a server, in order.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::objects::{self, JSON, Namespace, PROTOBUF, SHARDS};
 use crate::report::{Measured, Report, State};
 use crate::watching::{self, FanOut};
 
-/// Long lists keep a server busy with few connections.
+/// Few connections suffice, because long lists keep a server busy.
 const LIST_CONNECTIONS: usize = 4;
 
-/// Objects that merge patches and applies take turns in changing: more than there are
-/// connections, so that two rarely meet.
+/// Objects that merge patches and applies change in turn: more than there are connections, so that conflicts are
+/// rare.
 const CHANGED_OBJECTS: u64 = 1024;
 
-/// Handshakes are what takes longest where there is no load.
+/// Connections of `--quick`: without load, handshakes take the most time.
 const QUICK_CONNECTIONS: usize = 8;
 
 const PAGE_ITEMS: u64 = 500;
 
-/// A list has no more pages than this, or the server goes in circles.
+/// Maximum number of pages of a list; more means that the server never ends it.
 const MAX_PAGES: u64 = 1000;
 
-/// Time between two writes while it is the delay of single events that is measured.
+/// Time between two writes when the delay of single events is measured.
 const PACE: Duration = Duration::from_millis(10);
 
 const INSTALL: &str = "Install, CRD of 2 000 lines and more, until Established";
@@ -37,30 +37,30 @@ const INSTALL_MANY: &str = "Install, 500 such CRDs";
 const PLAIN_OBJECT: &str = "Create, ConfigMap of 1 KiB, in turn with the next";
 const CUSTOM_OBJECT: &str = "Create, custom object of 1 KiB, 22 rules in CEL";
 
-/// How hard a server is driven, and with what.
+/// Parameters of the workload.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Connections of the client.
+    /// Number of client connections.
     #[arg(long, default_value_t = 64)]
     connections: usize,
-    /// Threads of the client.
+    /// Number of client threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// How long each load without a fixed number of requests takes.
+    /// Duration in seconds of each load without a fixed number of requests.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// In which form objects and lists are asked for.
+    /// Encoding of objects and lists.
     #[arg(long, value_enum, default_value_t = Form::Json)]
     content_type: Form,
-    /// Only these; objects they need are made all the same.
+    /// Run only these parts; objects that they need are created anyway.
     #[arg(long, value_enum)]
     only: Vec<Part>,
-    /// A few hundred requests, to see that everything works; the figures mean nothing.
+    /// Run a few hundred requests only, as a smoke test; the figures are meaningless.
     #[arg(long)]
     quick: bool,
 }
 
-/// A form of objects, lists and watches.
+/// An encoding of objects, lists and watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
     Json,
@@ -83,13 +83,13 @@ enum Part {
     Patch,
     List,
     Watch,
-    /// Definitions in the style of operators, and objects of one of them.
+    /// CustomResourceDefinitions in the style of operators, and objects of one of them.
     Custom,
-    /// Hundreds of definitions at once, and what they cost; only if asked for.
+    /// Hundreds of definitions at once, and their cost; only on request.
     Definitions,
 }
 
-/// How much of everything.
+/// Sizes of the loads.
 struct Scale {
     config_maps: u64,
     pods: u64,
@@ -97,12 +97,12 @@ struct Scale {
     watchers: usize,
     writes: u64,
     paced_writes: u64,
-    /// Definitions in the style of operators, at first and at most.
+    /// Definitions in the style of operators: initial number and maximum.
     operators: usize,
     definitions: usize,
 }
 
-/// The loads, in a namespace of their own.
+/// The loads, in their own namespace.
 pub(crate) struct Workload {
     options: Options,
     scale: Scale,
@@ -141,24 +141,24 @@ impl Workload {
             }
         };
         let accept = options.content_type.media_type();
-        // A name of its own in a server that is used for other things, too.
+        // A unique name, because the server may be in use.
         let name = format!("coracle-bench-{}", Clock::system().now().as_millis());
         let (namespace, custom) = (Namespace::new(name.clone()), Custom::new(&name));
         Self { options, scale, accept, namespace, custom }
     }
 
-    /// Makes the namespace, and in it what pods need.
+    /// Creates the namespace and the ServiceAccount that pods need.
     pub(crate) fn prepare(&self, target: &Target) -> Result<()> {
         load::runtime()?.block_on(async {
             let mut connection = target.connector.connect().await?;
             connection.count(self.namespace.create()).await.context("making a namespace")?;
-            // Where a controller makes it first, it is there already; if it is not there at all, pods say so.
+            // A controller may have created it first. If it is missing, creating pods fails with a message.
             let _ = connection.count(self.namespace.create_service_account()).await;
             anyhow::Ok(())
         })
     }
 
-    /// Ten thousand objects to begin with.
+    /// Creates the initial ten thousand objects.
     pub(crate) fn fill(&self, target: &Target, report: &mut Report) -> Result<()> {
         let stop = Stop::After(self.scale.config_maps);
         self.load(
@@ -172,7 +172,7 @@ impl Workload {
         )
     }
 
-    /// All loads, against a server that was there before.
+    /// Runs all loads on a server that was started before.
     pub(crate) fn drive(&self, target: &Target, report: &mut Report) -> Result<()> {
         self.fill(target, report)?;
         self.run(target, report)?;
@@ -183,17 +183,17 @@ impl Workload {
         Ok(())
     }
 
-    /// Whether hundreds of definitions were asked for.
+    /// Returns true if hundreds of definitions were requested.
     pub(crate) fn wants_definitions(&self) -> bool {
         self.options.only.contains(&Part::Definitions)
     }
 
-    /// Whether nothing but that was asked for.
+    /// Returns true if only hundreds of definitions were requested.
     pub(crate) fn wants_only_definitions(&self) -> bool {
         self.options.only == [Part::Definitions]
     }
 
-    /// Everything else.
+    /// Runs all other loads.
     pub(crate) fn run(&self, target: &Target, report: &mut Report) -> Result<()> {
         if self.wants(Part::Create) || self.wants(Part::List) {
             let stop = Stop::After(self.scale.pods);
@@ -228,7 +228,7 @@ impl Workload {
         Ok(())
     }
 
-    /// The first definitions one by one, then objects of one of them beside ConfigMaps.
+    /// Installs the first definitions one by one, then creates objects of one of them and ConfigMaps.
     fn custom_resources(&self, target: &Target, report: &mut Report) -> Result<()> {
         let measured = self.custom.install(target, 0..self.scale.operators).context(INSTALL)?;
         self.note(target, report, INSTALL, measured);
@@ -247,7 +247,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Hundreds of definitions.
+    /// Installs hundreds of definitions.
     pub(crate) fn install(&self, target: &Target, report: &mut Report) -> Result<()> {
         let first =
             if self.wants(Part::Custom) && report.load(INSTALL).is_some() { self.scale.operators } else { 0 };
@@ -256,7 +256,7 @@ impl Workload {
         Ok(())
     }
 
-    /// What clients ask for first.
+    /// Sends the first requests of typical clients.
     pub(crate) fn discover(&self, target: &Target, report: &mut Report) -> Result<()> {
         let (discovery, documents) = self.custom.discover(target)?;
         report.states.push(("Discovery in both forms, once", State::Time(discovery)));
@@ -264,7 +264,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Deletes what was made; where nothing finishes namespaces, an empty one is left.
+    /// Deletes all created objects. Without a namespace controller an empty namespace remains.
     pub(crate) fn clean_up(&self, target: &Target) -> Result<()> {
         load::runtime()?.block_on(async {
             let mut connection = target.connector.connect().await?;
@@ -328,7 +328,7 @@ impl Workload {
         )
     }
 
-    /// One list, whole, page after page. Tokens are found in JSON only.
+    /// Reads one list page by page. Continue tokens are parsed in JSON only.
     async fn all_pages(&self, connection: &mut Connection) -> Result<u64> {
         let (mut bytes, mut query) = (0, format!("?limit={PAGE_ITEMS}"));
         for _ in 0..MAX_PAGES {
@@ -342,7 +342,7 @@ impl Workload {
         anyhow::bail!("a list of more than {MAX_PAGES} pages")
     }
 
-    /// Figures for a list that lacks items would be worth nothing.
+    /// Fails if a list lacks items, because its figures would be meaningless.
     fn check_list(&self, target: &Target, query: &str, expected: u64) -> Result<()> {
         load::runtime()?.block_on(async {
             let mut connection = target.connector.connect().await?;
@@ -409,8 +409,8 @@ impl Workload {
     }
 }
 
-/// Where the next page begins, as the metadata of a list say, which precede its items. Tokens are
-/// made of letters that need no escape, neither in JSON nor in a query.
+/// The continue token in the list's metadata, which precedes the items. Tokens consist of characters that need no
+/// escaping in JSON or in a query.
 fn continue_token(page: &[u8]) -> Option<&str> {
     const KEY: &[u8] = b"\"continue\":\"";
     let items = page.windows(9).position(|window| window == b"\"items\":[").unwrap_or(page.len());
@@ -419,7 +419,7 @@ fn continue_token(page: &[u8]) -> Option<&str> {
     std::str::from_utf8(token).ok().filter(|token| !token.is_empty())
 }
 
-/// Succeeds when the server says that it is ready.
+/// Succeeds if the server is ready.
 pub(crate) async fn ready(target: &crate::client::Connector) -> Result<()> {
     target.connect().await?.count(objects::get("/readyz")).await.map(|_| ())
 }
@@ -429,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_is_that_of_the_list() {
+    fn continue_token_is_that_of_the_list_metadata() {
         let page = br#"{"metadata":{"resourceVersion":"7","continue":"abc"},"items":[{"continue":"no"}]}"#;
         assert_eq!(continue_token(page), Some("abc"));
         let last = br#"{"metadata":{"resourceVersion":"7"},"items":[{"continue":"no"}]}"#;

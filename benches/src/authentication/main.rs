@@ -1,7 +1,7 @@
-//! What it costs to find out who is asking: `cargo xtask bench authentication`.
+//! Cost of authenticating a request: `cargo xtask bench authentication`.
 //!
-//! The same request for something that costs next to nothing, with each kind of credential, through the
-//! whole service but without a network. What it costs without any is the baseline.
+//! Sends the same cheap request with each kind of credential through the whole service, without a network. The
+//! baseline is a request without a credential.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,21 +22,21 @@ use tower::ServiceExt;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// As many as one large cluster has, so that nothing is found by luck.
+/// As many as in one large cluster, so that lookups have realistic size.
 const PODS: usize = 10_000;
 
-/// Requests in one sample: a clock is not read in no time.
+/// Requests per sample, because reading the clock takes time.
 const BATCH: u32 = 100;
 const BATCHES: usize = 500;
 
-/// Answered without authorization and without work.
+/// Handled without authorization and without work.
 const PATH: &str = "/livez/ping";
 
-/// Authentication and authorization together are to take less than 20 µs, and this is the cheaper half.
+/// Authentication and authorization together should take less than 20 µs, and authentication is the cheaper half.
 const AIM: Duration = Duration::from_micros(10);
 
 fn main() {
-    // One thread: the figure is per core.
+    // One thread, so that the figure is per core.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(run());
 }
@@ -44,13 +44,13 @@ fn main() {
 async fn run() {
     let server = server();
     let tokens = fill(&server).await;
-    let nobody = measure(&server, &[Credential::None]).await;
-    tell("nobody, the baseline", nobody, nobody);
-    tell("a client certificate", measure(&server, &[Credential::Certificate]).await, nobody);
+    let anonymous = measure(&server, &[Credential::None]).await;
+    print_result("anonymous, the baseline", anonymous, anonymous);
+    print_result("a client certificate", measure(&server, &[Credential::Certificate]).await, anonymous);
     let file = Credential::Token("static-token".to_owned());
-    tell("a token of the token file", measure(&server, &[file]).await, nobody);
-    tell("the token of a pod", measure(&server, &tokens[..1]).await, nobody);
-    tell("tokens of 1 000 pods", measure(&server, &tokens).await, nobody);
+    print_result("a token of the token file", measure(&server, &[file]).await, anonymous);
+    print_result("the token of a pod", measure(&server, &tokens[..1]).await, anonymous);
+    print_result("tokens of 1 000 pods", measure(&server, &tokens).await, anonymous);
 }
 
 #[derive(Clone)]
@@ -60,15 +60,15 @@ enum Credential {
     Token(String),
 }
 
-fn tell(what: &str, took: Duration, nobody: Duration) {
-    let own = took.saturating_sub(nobody);
+fn print_result(what: &str, took: Duration, anonymous: Duration) {
+    let cost = took.saturating_sub(anonymous);
     let figure = format!(
         "{:.2} µs per request, {:.2} µs of it authentication, ratio {:.2}",
         took.as_secs_f64() * 1e6,
-        own.as_secs_f64() * 1e6,
-        ratio(took, nobody)
+        cost.as_secs_f64() * 1e6,
+        ratio(took, anonymous)
     );
-    report(what, &figure, "under 10 µs", own < AIM);
+    report(what, &figure, "under 10 µs", cost < AIM);
 }
 
 fn server() -> ApiServer {
@@ -83,7 +83,7 @@ fn server() -> ApiServer {
         .with_authentication(&config, Arc::new(signer), TokenPolicy::default())
 }
 
-/// Makes pods, and returns tokens of the first thousand.
+/// Creates pods, and returns tokens of the first thousand.
 async fn fill(server: &ApiServer) -> Vec<Credential> {
     create(server, "/api/v1/namespaces", json!({"metadata": {"name": "default"}})).await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
@@ -120,24 +120,24 @@ fn peer() -> PeerIdentity {
     PeerIdentity(Some(Arc::new(Identity { name: "admin".to_owned(), groups, ..Identity::default() })))
 }
 
-/// The median of what a request takes whose credential is known from before.
+/// Median duration of a request whose credential is already cached.
 async fn measure(server: &ApiServer, credentials: &[Credential]) -> Duration {
     for credential in credentials {
-        ask(server, credential).await;
+        send(server, credential).await;
     }
     let mut samples = Samples::default();
     let mut next = credentials.iter().cycle();
     for _ in 0..BATCHES {
         let begin = start();
         for credential in next.by_ref().take(BATCH as usize) {
-            ask(server, credential).await;
+            send(server, credential).await;
         }
         samples.push(begin.elapsed() / BATCH);
     }
     samples.percentile(50.0)
 }
 
-async fn ask(server: &ApiServer, credential: &Credential) {
+async fn send(server: &ApiServer, credential: &Credential) {
     let mut request = Request::get(PATH).body(Full::<bytes::Bytes>::default()).expect("a request");
     match credential {
         Credential::None => {}

@@ -1,7 +1,7 @@
-//! What it costs to decide whether somebody may do something: `cargo xtask bench authorization`.
+//! Cost of an authorization decision: `cargo xtask bench authorization`.
 //!
-//! Who asks is known already; each question goes the way of a request, from the authorizer's trait to the
-//! decision, with everything it needs in memory. The baseline is a cluster with few roles.
+//! The user is already authenticated; each check runs from the authorizer's trait to the decision, with all data in
+//! memory. The baseline is a cluster with few roles.
 
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 const MANY: usize = 1000;
 const FEW: usize = 10;
 
-/// Questions of which the time is taken together.
-const QUESTIONS: u32 = 20_000;
+/// Decisions timed together.
+const DECISIONS: u32 = 20_000;
 
-/// What a decision may cost, with as many roles and bindings as a busy cluster has.
+/// Target for one decision, with as many roles and bindings as a busy cluster has.
 const AIM: Duration = Duration::from_micros(20);
 
 fn main() {
     block_on(async {
         let registry =
             Registry::new(memory::open(memory::Options::default()), Clock::system(), Rng::from_entropy());
-        registry.bootstrap(&Site::default()).await.expect("what every cluster has");
+        registry.bootstrap(&Site::default()).await.expect("the bootstrap objects");
         let [few, many] =
             [("few", FEW), ("many", MANY)].map(|(id, count)| (registry.cluster(id).expect("an id"), count));
         for (cluster, count) in [&few, &many] {
@@ -41,15 +41,14 @@ fn main() {
         for (what, user, resource) in [
             ("allowed by the user's one binding", "user-7", "resource-7"),
             ("allowed by one of the bindings of a group", "member", "shared-7"),
-            ("refused to a user with bindings", "user-7", "secrets"),
-            ("refused to a member of a group with all bindings", "member", "secrets"),
-            ("refused to a user without", "nobody", "secrets"),
+            ("denied to a user with bindings", "user-7", "secrets"),
+            ("denied to a member of a group with all bindings", "member", "secrets"),
+            ("denied to a user without bindings", "nobody", "secrets"),
         ] {
             let baseline = decide(&few.0, user, resource).await;
             let figure = decide(&many.0, user, resource).await;
-            let shown =
-                format!("{:.2} µs, {:.1} of that with {FEW}", micros(figure), ratio(figure, baseline));
-            report(what, &shown, "< 20 µs with 1 000 roles", figure < AIM);
+            let text = format!("{:.2} µs, {:.1} of that with {FEW}", micros(figure), ratio(figure, baseline));
+            report(what, &text, "< 20 µs with 1 000 roles", figure < AIM);
         }
     });
 }
@@ -58,7 +57,7 @@ fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// The time of one decision.
+/// Duration of one decision.
 async fn decide(cluster: &Cluster, user: &str, resource: &str) -> Duration {
     let authorizer = Union::new([
         std::sync::Arc::new(MastersOnly) as std::sync::Arc<dyn Authorizer>,
@@ -77,16 +76,16 @@ async fn decide(cluster: &Cluster, user: &str, resource: &str) -> Duration {
         ..ResourceTarget::default()
     };
     let attributes = Attributes { verb: "get", target: Target::Resource(target) };
-    let ask = || authorizer.authorize(cluster, &identity, &attributes);
-    let expected = ask().await.expect("a decision").allowed;
+    let authorize = || authorizer.authorize(cluster, &identity, &attributes);
+    let expected = authorize().await.expect("a decision").allowed;
     let watch = start();
-    for _ in 0..QUESTIONS {
-        assert_eq!(ask().await.expect("a decision").allowed, expected);
+    for _ in 0..DECISIONS {
+        assert_eq!(authorize().await.expect("a decision").allowed, expected);
     }
-    watch.elapsed() / QUESTIONS
+    watch.elapsed() / DECISIONS
 }
 
-/// So many roles and so many bindings: half of them for users of their own, half for one group.
+/// Creates `count` roles and `count` bindings: half of them for one user each, half for one group.
 async fn fill(cluster: &Cluster, count: usize) {
     for number in 0..count / 2 {
         let rules = |resource: String| {

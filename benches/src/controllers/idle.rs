@@ -1,4 +1,4 @@
-//! What an idle cluster costs, and what one more controller or one more kind does that has nothing to do.
+//! Cost of an idle cluster, and of an additional idle controller or kind.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use coracle_runtime::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-/// How long it is watched that nothing happens.
+/// Duration of the measurement.
 const WATCHED: Duration = Duration::from_secs(5);
 
 const CONTROLLERS: usize = 1000;
 const KINDS: usize = 100;
 
-/// What so much more of the processor would be noise and no work: one request costs as much.
+/// More CPU time than this is work, not noise: it is the cost of one request.
 const NOISE: Duration = Duration::from_millis(5);
 
-/// A controller that never has anything to do.
+/// A controller without work.
 struct Idle;
 
 impl Reconcile for Idle {
@@ -43,38 +43,38 @@ pub(crate) async fn measure() -> Result<()> {
     let cluster = Coracle::start(config).await?;
     cluster.run_until_idle().await?;
     let alone = spent().await;
-    let shown = format!("{:.1} ms of a processor in {} s", millis(alone), WATCHED.as_secs());
-    report("An idle cluster", &shown, "the baseline", true);
+    let text = format!("{:.1} ms of a processor in {} s", millis(alone), WATCHED.as_secs());
+    report("An idle cluster", &text, "the baseline", true);
 
     let before = resident_bytes();
     let (stop, running) = add_controllers(&cluster).await?;
-    tell(&format!("{CONTROLLERS} more idle controllers"), alone, before, CONTROLLERS).await;
+    print_difference(&format!("{CONTROLLERS} more idle controllers"), alone, before, CONTROLLERS).await;
     stop.cancel();
     running.await?;
 
     let before = resident_bytes();
     add_kinds(&cluster).await?;
     cluster.run_until_idle().await?;
-    tell(&format!("{KINDS} more kinds"), alone, before, KINDS).await;
+    print_difference(&format!("{KINDS} more kinds"), alone, before, KINDS).await;
     cluster.shutdown().await;
     Ok(())
 }
 
-async fn tell(what: &str, alone: Duration, before: u64, count: usize) {
+async fn print_difference(what: &str, alone: Duration, before: u64, count: usize) {
     let more = spent().await.saturating_sub(alone);
     let kib = resident_bytes().saturating_sub(before) as f64 / 1024.0 / count as f64;
-    let shown = format!("{:.1} ms more of a processor, {kib:.1} KiB each", millis(more));
-    report(what, &shown, "no work", more < NOISE);
+    let text = format!("{:.1} ms more of a processor, {kib:.1} KiB each", millis(more));
+    report(what, &text, "no work", more < NOISE);
 }
 
-/// What the process takes of the processors while nobody wants anything.
+/// CPU time that the idle process uses.
 async fn spent() -> Duration {
     let before = processor_time();
     tokio::time::sleep(WATCHED).await;
     processor_time().saturating_sub(before)
 }
 
-/// Controllers of one kind, on one watch.
+/// Adds controllers of one kind, which share a watch.
 async fn add_controllers(cluster: &Handle) -> Result<(CancellationToken, Task<()>)> {
     let mut manager = Manager::new(cluster.client(), ClusterId::default());
     let maps = manager

@@ -1,8 +1,8 @@
-//! How long a cluster takes to make desired state true: `cargo xtask bench controllers`.
+//! Time in which controllers reconcile: `cargo xtask bench controllers`.
 //!
-//! Everything runs in one process as `coracle server --fake-nodes 100` does, with a disk store: the API, the
-//! controllers, the scheduler and nodes whose pods run at once. The baseline is the same number of pods made
-//! by a client, with nobody doing anything about them.
+//! Everything runs in one process like `coracle server --fake-nodes 100` with a disk store: the API server, the
+//! controllers, the scheduler, and nodes whose pods run immediately. The baseline is the same number of pods created
+//! by a client, without a scheduler or kubelet acting on them.
 
 mod idle;
 
@@ -25,10 +25,10 @@ const NODES: u32 = 100;
 const REPLICAS: usize = 1000;
 const CONTENTS: usize = 5000;
 
-/// Requests of the client at a time.
+/// Concurrent requests of the client.
 const IN_FLIGHT: usize = 32;
 
-/// What is slower than this is broken and not slow.
+/// Time limit of the benchmark; exceeding it is a bug, not slowness.
 const LIMIT: Duration = Duration::from_secs(300);
 
 const ROLLOUT_AIM: Duration = Duration::from_secs(3);
@@ -36,7 +36,7 @@ const DELETION_AIM: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
     block_on(async {
-        // First, for later there is memory at hand that nobody gives back at once.
+        // Measured first, because the allocator does not return memory immediately after the other loads.
         idle::measure().await?;
         let dir = tempfile::tempdir()?;
         let mut config = Config::new(dir.path());
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
         let cluster = Coracle::start(config).await?;
         let outcome = tokio::time::timeout(LIMIT, measure(&cluster)).await;
         cluster.shutdown().await;
-        outcome.context("it takes too long")?
+        outcome.context("timed out")?
     })
 }
 
@@ -59,7 +59,7 @@ async fn measure(cluster: &Handle) -> Result<()> {
 
     let baseline = pods_by_hand(&client).await?;
     report("1 000 pods made by a client, and nothing else", &millis(baseline), "the baseline", true);
-    let told = |what: &str, took: Duration, aim: Duration| {
+    let report_time = |what: &str, took: Duration, aim: Duration| {
         let ratio = took.as_secs_f64() / baseline.as_secs_f64();
         let figure = format!("{}, {ratio:.1} times the baseline", millis(took));
         report(what, &figure, &format!("< {} s", aim.as_secs()), took < aim);
@@ -69,7 +69,7 @@ async fn measure(cluster: &Handle) -> Result<()> {
     let deployments = objects(&client, "apps", "v1", "Deployment", Some("rollout"));
     create(&deployments, deployment()).await?;
     until(&deployments, |status| number(status, "availableReplicas") == REPLICAS).await?;
-    told("Deployment of 1 000 replicas, until all are available", began.elapsed(), ROLLOUT_AIM);
+    report_time("Deployment of 1 000 replicas, until all are available", began.elapsed(), ROLLOUT_AIM);
 
     cluster.run_until_idle().await?;
     let began = start();
@@ -81,21 +81,21 @@ async fn measure(cluster: &Handle) -> Result<()> {
             .all(|field| number(status, field) == REPLICAS)
     };
     until(&deployments, updated).await?;
-    told("Rolling update of it", began.elapsed(), ROLLOUT_AIM);
+    report_time("Rolling update of it", began.elapsed(), ROLLOUT_AIM);
 
     cluster.run_until_idle().await?;
     let began = start();
     patch(&deployments, json!({"spec": {"replicas": 0}})).await?;
     until(&deployments, |status| number(status, "replicas") == 0).await?;
     cluster.run_until_idle().await?;
-    told("Scaling it to zero, until no pod is left", began.elapsed(), ROLLOUT_AIM);
+    report_time("Scaling it to zero, until no pod is left", began.elapsed(), ROLLOUT_AIM);
 
     fill(&client).await?;
     cluster.run_until_idle().await?;
     let began = start();
     namespaces.delete("contents", &DeleteParams::default()).await?;
     gone(&namespaces, "contents").await?;
-    told("Deleting a namespace with 5 000 objects", began.elapsed(), DELETION_AIM);
+    report_time("Deleting a namespace with 5 000 objects", began.elapsed(), DELETION_AIM);
 
     let memory = resident_bytes() >> 20;
     report("Resident memory after all that", &format!("{memory} MiB"), "< 600 MiB", memory < 600);
@@ -153,7 +153,7 @@ async fn pods_by_hand(client: &Client) -> Result<Duration> {
     many(REPLICAS, |number| {
         let mut pod = template();
         pod["metadata"]["name"] = format!("pod-{number}").into();
-        // Nobody schedules it.
+        // No scheduler has this name.
         pod["spec"]["schedulerName"] = "nobody".into();
         create(&pods, pod)
     })
@@ -161,7 +161,7 @@ async fn pods_by_hand(client: &Client) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// Objects of several kinds, as a namespace has.
+/// Creates objects of several kinds, as a typical namespace has.
 async fn fill(client: &Client) -> Result<()> {
     let kinds = ["ConfigMap", "Secret", "ServiceAccount", "Endpoints", "LimitRange"];
     let apis: Vec<_> = kinds.iter().map(|kind| objects(client, "", "v1", kind, Some("contents"))).collect();
@@ -180,7 +180,7 @@ fn number(status: &Value, field: &str) -> usize {
     status[field].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
 }
 
-/// Waits until the Deployment has a status of its latest generation that fits.
+/// Waits until the Deployment has a matching status for its latest generation.
 async fn until(api: &Api<DynamicObject>, fits: impl Fn(&Value) -> bool) -> Result<()> {
     let mut events = api.watch(&WatchParams::default().fields("metadata.name=app"), "0").await?.boxed();
     while let Some(event) = events.try_next().await? {

@@ -1,4 +1,4 @@
-//! What kinds there are, and what the specs of each consist of.
+//! The families of kinds, and the fields of their specs.
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,14 @@ use super::parts::{
 use super::words::described;
 use super::{object, pod, rules};
 
-/// A kind of some operator.
+/// A family of kinds of an operator.
 #[derive(Debug)]
 pub(super) struct Family {
     pub(super) kind: &'static str,
     pub(super) short_name: &'static str,
-    /// What its operator is called; the first of each four names the group.
+    /// Name of its operator; the first of each four names the group.
     pub(super) domain: &'static str,
-    /// Parts that run beside the main one, each with a name, replicas and resources.
+    /// Components beside the main one, each with a name, replicas and resources.
     components: &'static [&'static str],
 }
 
@@ -29,7 +29,7 @@ const fn family(
     Family { kind, short_name, domain, components }
 }
 
-/// All of them, by operator.
+/// All families, ordered by operator.
 pub(super) const FAMILIES: [Family; 20] = [
     family("databases", "SqlCluster", "sqc", &[]),
     family("databases", "DocumentStore", "dst", &["arbiter", "router"]),
@@ -86,7 +86,7 @@ pub(super) fn spec(family: &Family, is_older: bool) -> Value {
     with_rules(spec, &rules::SPEC)
 }
 
-/// What came with the newer version.
+/// Fields added in the newer version.
 fn newer(family: &Family) -> Vec<(&'static str, Value)> {
     let mut parts = vec![
         ("template", pod::template()),
@@ -118,7 +118,7 @@ fn component(name: &str) -> Value {
     with_rules(component, &rules::COMPONENT)
 }
 
-/// Without rules of its own, or components would have most of them.
+/// Without validation rules, because components would otherwise have most of them.
 fn storage_of_component() -> Value {
     let mut storage = storage();
     if let Value::Object(fields) = &mut storage {

@@ -1,8 +1,7 @@
-//! CustomResourceDefinitions in the style of widely used operators, made of nothing but a number.
+//! Generates CustomResourceDefinitions in the style of widely used operators, each from a number.
 //!
-//! The same number gives the same definition on every machine. Twenty families differ in what their
-//! objects consist of; beyond twenty they come again in other groups, as an operator does that is
-//! installed under several names.
+//! The same number gives the same definition on every machine. Twenty families differ in the fields of their objects;
+//! beyond twenty they repeat in other groups, like an operator installed under several names.
 
 mod family;
 mod object;
@@ -16,15 +15,15 @@ use serde_json::{Map, Value, json};
 use family::{FAMILIES, Family};
 use words::described;
 
-/// How many kinds an operator brings, all in one group.
+/// Kinds per operator, all in one group.
 const KINDS_PER_OPERATOR: usize = 4;
 
-/// The version that objects are stored in.
+/// The storage version.
 pub const VERSION: &str = "v1";
 
 const OLDER_VERSION: &str = "v1beta1";
 
-/// The label that all definitions of one run have.
+/// A label of all definitions of a run.
 pub const LABEL: &str = "coracle-bench";
 
 /// Definitions whose groups all end in one domain.
@@ -43,25 +42,25 @@ pub struct Operator<'a> {
 }
 
 impl Operators {
-    /// Those of one run, which no other run has.
+    /// Definitions of a run, distinct from those of other runs.
     pub fn new(run: &str) -> Self {
         Self { domain: format!("{run}.example.com"), label: run.to_owned() }
     }
 
-    /// How many families there are.
+    /// Number of families.
     pub const FAMILIES: usize = FAMILIES.len();
 
-    /// The definition of a number.
+    /// The definition with this number.
     pub fn get(&self, number: usize) -> Operator<'_> {
         Operator { of: self, family: &FAMILIES[number % FAMILIES.len()], number }
     }
 
-    /// What all their groups end in.
+    /// The domain in which all groups end.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// What selects all of them.
+    /// Label selector for all definitions of the run.
     pub fn selector(&self) -> String {
         format!("{LABEL}={}", self.label)
     }
@@ -78,17 +77,17 @@ impl Operator<'_> {
         }
     }
 
-    /// The resource, in paths.
+    /// Its plural resource name, as in paths.
     pub fn plural(&self) -> String {
         format!("{}s", self.family.kind.to_lowercase())
     }
 
-    /// The name of the definition.
+    /// The name of the CustomResourceDefinition.
     pub fn name(&self) -> String {
         format!("{}.{}", self.plural(), self.group())
     }
 
-    /// The definition itself.
+    /// The CustomResourceDefinition.
     pub fn definition(&self) -> Value {
         let kind = self.family.kind;
         let names = json!({
@@ -135,7 +134,7 @@ impl Operator<'_> {
             "selectableFields": [{"jsonPath": ".spec.mode"}, {"jsonPath": ".status.phase"}],
         });
         if is_older {
-            // Were they the same in both versions, upstream would look for one schema of both.
+            // If they were equal in both versions, kube-apiserver would look for a common schema.
             version["selectableFields"] = json!([{"jsonPath": ".spec.mode"}]);
             version["deprecated"] = json!(true);
             let group = self.group();
@@ -147,7 +146,7 @@ impl Operator<'_> {
         version
     }
 
-    /// The schema of a version; an older one has fewer parts.
+    /// The schema of a version; the older one has fewer parts.
     fn schema(&self, is_older: bool) -> Value {
         let mut schema = object(
             [("spec", family::spec(self.family, is_older)), ("status", parts::status())],
@@ -162,12 +161,12 @@ impl Operator<'_> {
         schema
     }
 
-    /// An object that its definition allows, of about a kibibyte.
+    /// A valid object of about one KiB.
     pub fn object(&self, name: &str) -> Value {
         object::object(&self.group(), self.family, name)
     }
 
-    /// Objects that it does not allow, each with the field that is wrong.
+    /// Invalid objects, each with the path of the invalid field.
     pub fn wrong_objects(&self, name: &str) -> Vec<(Value, &'static str)> {
         object::wrong(&self.object(name))
     }
@@ -202,8 +201,7 @@ fn with_description(name: &str, mut schema: Value) -> Value {
     schema
 }
 
-/// How many lines a value takes as controller-gen writes it in YAML: one for each field and each
-/// item, and text folded at 80 columns.
+/// Number of lines of a value as controller-gen writes it in YAML: one per field and item, text folded at 80 columns.
 pub fn yaml_lines(value: &Value) -> usize {
     lines(value, 0)
 }
@@ -220,7 +218,7 @@ fn lines(value: &Value, indent: usize) -> usize {
     }
 }
 
-/// Whether a field's name has a line of its own.
+/// One if the field's name has a line of its own.
 fn own_line(value: &Value) -> usize {
     usize::from(value.is_object() || value.is_array())
 }
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_differ_and_stay() {
+    fn definitions_are_distinct_and_reproducible() {
         let operators = Operators::new("test");
         let names: BTreeSet<String> = (0..500).map(|number| operators.get(number).name()).collect();
         assert_eq!(names.len(), 500);
@@ -271,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_about_a_kibibyte() {
+    fn objects_have_about_one_kib() {
         let operators = Operators::new("test");
         for number in 0..Operators::FAMILIES {
             let bytes = operators.get(number).object("object-1234").to_string().len();

@@ -1,11 +1,11 @@
-//! Objects of these kinds.
+//! Objects of the generated kinds.
 
 use serde_json::{Value, json};
 
 use super::VERSION;
 use super::family::Family;
 
-/// An object that has something for almost every rule.
+/// An object with a field for almost every rule.
 pub(super) fn object(group: &str, family: &Family, name: &str) -> Value {
     json!({
         "apiVersion": format!("{group}/{VERSION}"),
@@ -31,7 +31,7 @@ pub(super) fn object(group: &str, family: &Family, name: &str) -> Value {
     })
 }
 
-/// Objects that are wrong in one place each, and where.
+/// Objects with one invalid field each, and the path of that field.
 pub(super) fn wrong(object: &Value) -> Vec<(Value, &'static str)> {
     let with = |pointer: &str, value: Value| {
         let mut object = object.clone();
@@ -41,11 +41,11 @@ pub(super) fn wrong(object: &Value) -> Vec<(Value, &'static str)> {
         object
     };
     vec![
-        // By a rule of the whole, and by one of a part.
+        // Violates a rule of the whole spec, and a rule of a part.
         (with("/spec/replicas", json!(7)), "replicas must not exceed maxReplicas"),
         (with("/spec/backups/0/s3", Value::Null), "exactly one destination must be given"),
         (with("/spec/storage/size", json!(0)), "size must be positive"),
-        // By type, list of values, and pattern.
+        // Violates a type, an enum, and a pattern.
         (with("/spec/tls/enabled", json!("yes")), "spec.tls.enabled"),
         (with("/spec/mode", json!("Sideways")), "spec.mode"),
         (with("/spec/monitoring/interval", json!("often")), "spec.monitoring.interval"),

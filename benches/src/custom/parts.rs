@@ -1,4 +1,4 @@
-//! Parts that the specs of operators are made of.
+//! Schemas of parts that operators' specs consist of.
 
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ pub(super) fn with_default(mut schema: Value, default: Value) -> Value {
     schema
 }
 
-/// One key of a secret or a config map.
+/// A key of a Secret or ConfigMap.
 pub(super) fn key_reference() -> Value {
     let mut reference = object(
         [
@@ -344,7 +344,7 @@ pub(super) fn maintenance() -> Value {
     object([("windows", list(window, 14)), ("enabled", truth(true))], &[], &described("maintenance"))
 }
 
-/// An object of any kind, created beside the workload.
+/// An object of any kind, created together with the workload.
 pub(super) fn manifest() -> Value {
     json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true})
 }

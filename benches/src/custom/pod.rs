@@ -1,4 +1,4 @@
-//! The template of a pod, which most operators repeat in their schemas.
+//! The schema of a pod template, which most operators embed.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::parts::{
 use super::words::described;
 use super::{object, rules};
 
-/// A template with containers, and with all that is said of where it runs.
+/// A template with containers and all scheduling constraints.
 pub(super) fn template() -> Value {
     let metadata =
         object([("annotations", text_map(64)), ("labels", text_map(64))], &[], &described("podMetadata"));

@@ -1,13 +1,13 @@
-//! Rules in CEL, as operators have them.
+//! CEL validation rules in the style of operators.
 
 use serde_json::{Value, json};
 
-/// An expression and what is said when it does not hold.
+/// An expression and its message.
 pub(super) type Rule = (&'static str, &'static str);
 
 pub(super) const NAME_LENGTH: Rule = ("size(self.metadata.name) <= 52", "metadata.name is too long");
 
-/// What holds for the whole of a spec.
+/// Rules of the whole spec.
 pub(super) const SPEC: [Rule; 9] = [
     (
         "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
@@ -86,7 +86,7 @@ pub(super) const STATUS: [Rule; 1] = [(
     "readyReplicas must not exceed replicas",
 )];
 
-/// As a schema has them.
+/// The rules as `x-kubernetes-validations`.
 pub(super) fn of(rules: &[Rule]) -> Value {
     rules.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
 }

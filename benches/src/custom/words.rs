@@ -1,6 +1,6 @@
-//! Descriptions as long as those that operators have, and as different.
+//! Generated descriptions, as long and as varied as those of operators.
 
-/// What descriptions begin with, after the name of the field.
+/// Beginnings of descriptions, after the name of the field.
 const BEGINNINGS: [&str; 8] = [
     "defines how the operator arranges",
     "specifies the desired state of",
@@ -34,9 +34,9 @@ const ENDINGS: [&str; 8] = [
     "Must be a valid name of an object in the same namespace.",
 ];
 
-/// A description of a field, always the same for the same name.
+/// The description of a field, the same for the same name.
 pub(super) fn described(name: &str) -> String {
-    // FNV-1a: anything that spreads names over the tables will do.
+    // FNV-1a; any hash that distributes names over the tables would do.
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
     let pick = |words: &[&'static str; 8], shift: u32| words[(hash >> shift & 7) as usize];

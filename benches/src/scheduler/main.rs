@@ -1,9 +1,9 @@
-//! How many pods find their nodes in a second: `cargo xtask bench scheduler`.
+//! Pods that the scheduler binds per second: `cargo xtask bench scheduler`.
 //!
-//! First the decisions alone, of which the baseline is that of plain pods. Then a whole server in memory,
-//! from the first request that makes a pod until a client has seen the last one bound: making pods, telling of
-//! them, deciding, binding and the events are all in it. Last the same where the nodes renew their leases and
-//! run their pods, as `coracle server --fake-nodes` has them.
+//! First scheduling decisions alone; the baseline is plain pods. Then a whole server in memory, from the first
+//! request that creates a pod until a client has observed the last one bound: this includes creating pods, delivering
+//! watch events, deciding, binding and Events. Last the same with nodes that renew their leases and run their pods,
+//! like `coracle server --fake-nodes`.
 
 mod pods;
 
@@ -24,36 +24,36 @@ use pods::Kind;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How many objects are made at a time.
+/// Concurrent creates.
 const CONCURRENT: usize = 32;
 
-/// What all of it may take in memory.
+/// Target for the memory of the whole process.
 const MEMORY_AIM_MIB: u64 = 600;
 
-/// How a watch tells of an object that is new to it, in which no text of a pod can be.
+/// Beginning of an ADDED watch event; it cannot occur inside a pod's text.
 const ADDED: &[u8] = br#"{"type":"ADDED","#;
 
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 #[derive(Parser)]
 struct Args {
-    /// How many nodes there are.
+    /// Number of nodes.
     #[arg(long, default_value_t = 5_000)]
     nodes: usize,
-    /// How many pods are to be scheduled.
+    /// Number of pods.
     #[arg(long, default_value_t = 10_000)]
     pods: usize,
-    /// Only this kind of pods.
+    /// Run only this kind of pods.
     #[arg(long)]
     only: Option<Kind>,
 }
 
-/// What nodes do.
+/// Behaviour of the nodes.
 #[derive(Clone, Copy)]
 enum Nodes {
-    /// Nothing at all.
+    /// No heartbeats, and pods do not run.
     Idle,
-    /// They give signs of life, and their pods run.
+    /// They renew their leases, and their pods run.
     Simulated,
 }
 
@@ -64,9 +64,8 @@ fn main() -> Result<()> {
     for kind in &kinds {
         let figure = if *kind == Kind::Plain { baseline } else { decide(&args, *kind)? };
         let aim = Duration::from_secs_f64(1.0 / kind.aim());
-        let shown =
-            format!("{} a pod, {:.1} of that of a plain one", micros(figure), ratio(figure, baseline));
-        report(&format!("{kind}: decisions alone"), &shown, &format!("< {}", micros(aim)), figure < aim);
+        let text = format!("{} a pod, {:.1} of that of a plain one", micros(figure), ratio(figure, baseline));
+        report(&format!("{kind}: decisions alone"), &text, &format!("< {}", micros(aim)), figure < aim);
     }
     for nodes in [Nodes::Idle, Nodes::Simulated] {
         for kind in &kinds {
@@ -76,7 +75,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The time of one decision.
+/// Duration of one decision.
 fn decide(args: &Args, kind: Kind) -> Result<Duration> {
     let mut simulation =
         Simulation::new(&ProfileConfig::new(DEFAULT_SCHEDULER_NAME), &Registry::default(), 1)?;
@@ -92,7 +91,7 @@ fn decide(args: &Args, kind: Kind) -> Result<Duration> {
     Ok(watch.elapsed() / u32::try_from(args.pods.max(1))?)
 }
 
-/// Pods of a whole server in a second.
+/// Pods per second of a whole server.
 async fn serve(args: &Args, kind: Kind, nodes: Nodes) -> Result<()> {
     let mut config = Config::new("/nothing/is/written/there");
     config.store = StoreConfig::Memory;
@@ -110,14 +109,14 @@ async fn serve(args: &Args, kind: Kind, nodes: Nodes) -> Result<()> {
     };
     cluster.run_until_idle().await?;
     let watch = start();
-    let made = create(&cluster, "Pod", (0..args.pods).map(|number| pods::pod(kind, number)));
-    futures_util::try_join!(made, until_bound(&cluster, args.pods))?;
+    let created = create(&cluster, "Pod", (0..args.pods).map(|number| pods::pod(kind, number)));
+    futures_util::try_join!(created, until_bound(&cluster, args.pods))?;
     let elapsed = watch.elapsed();
     let rate = per_second(args.pods as u64, elapsed);
     let mib = resident_bytes() >> 20;
-    let shown = format!("{rate:.0} pods/s, {mib} MiB");
+    let text = format!("{rate:.0} pods/s, {mib} MiB");
     let aim = format!("> {:.0} pods/s, < {MEMORY_AIM_MIB} MiB", kind.aim());
-    report(&format!("{kind}: {about}"), &shown, &aim, rate > kind.aim() && mib < MEMORY_AIM_MIB);
+    report(&format!("{kind}: {about}"), &text, &aim, rate > kind.aim() && mib < MEMORY_AIM_MIB);
     cluster.shutdown().await;
     Ok(())
 }
@@ -126,7 +125,7 @@ async fn create(cluster: &Handle, kind: &str, objects: impl Iterator<Item = Valu
     let client = &cluster.client();
     let path = if kind == "Node" { "/api/v1/nodes" } else { "/api/v1/namespaces/default/pods" };
     let make = |object: Value| async move {
-        // What the server answers is not read: it is not the client that is measured.
+        // The response is not parsed, because the client is not measured.
         let request = http::Request::post(path).header("content-type", "application/json");
         let answer = client.send(request.body(serde_json::to_vec(&object)?.into())?).await?;
         anyhow::ensure!(answer.status().is_success(), "{path}: {}", answer.status());
@@ -136,8 +135,7 @@ async fn create(cluster: &Handle, kind: &str, objects: impl Iterator<Item = Valu
     Ok(())
 }
 
-/// Returns when a client has been told of so many bound pods. It only counts them: it is not the client that is
-/// measured.
+/// Returns when a client has received this many bound pods. It only counts them, because the client is not measured.
 async fn until_bound(cluster: &Handle, pods: usize) -> Result<()> {
     let path =
         "/api/v1/namespaces/default/pods?watch=true&fieldSelector=spec.nodeName%21%3D&timeoutSeconds=290";

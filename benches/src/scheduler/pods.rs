@@ -1,4 +1,4 @@
-//! Nodes in ten zones, and pods of ten applications with different wishes.
+//! Nodes in ten zones, and pods of ten applications with different constraints.
 
 use std::fmt;
 
@@ -10,21 +10,21 @@ const ZONES: usize = 10;
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// What pods wish.
+/// Scheduling constraints of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Nothing but resources.
+    /// Resource requests only.
     Plain,
-    /// To be spread evenly over zones, and rather over nodes.
+    /// Even spread over zones, preferred spread over nodes.
     Spread,
-    /// To be near others of their application, and not on one node with them.
+    /// Near pods of the same application, but not on the same node.
     Affinity,
 }
 
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::Spread, Self::Affinity];
 
-    /// How many a second there should be.
+    /// Target in pods per second.
     pub(crate) fn aim(self) -> f64 {
         match self {
             Self::Plain => 2_000.0,
@@ -62,13 +62,13 @@ pub(crate) fn pod(kind: Kind, number: usize) -> Value {
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        // The identity is for the decisions alone; a server gives another.
+        // For the decisions alone; a server assigns another uid.
         "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}},
         "spec": {
             "schedulerName": "default-scheduler",
             "containers": [{"name": "web", "image": "example.com/web:1",
                             "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}],
-            // Nobody looks after these nodes, which are not ready.
+            // No kubelet runs these nodes, so they are not ready.
             "tolerations": [{"operator": "Exists"}],
         },
     });

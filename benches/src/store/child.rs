@@ -1,4 +1,4 @@
-//! Other processes: this program in another role.
+//! Child processes: this program in another role.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,14 +10,14 @@ use coracle_store::{Put, Txn, disk};
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: usize = 2048;
 
-/// What a process found that opened the store.
+/// Figures of a process that opened the store.
 pub(crate) struct Opened {
     pub(crate) millis: u64,
     pub(crate) resident_bytes: u64,
     pub(crate) live_bytes: u64,
 }
 
-/// The other end: what this program does when it is the helper.
+/// Entry point of the child process.
 pub(crate) fn run(role: &str, dir: &Path) {
     match role {
         "fill" => block_on(fill(dir)),
@@ -47,7 +47,7 @@ async fn open_and_tell(dir: &Path) {
     let stats = store.stats().await.expect("figures");
     assert_eq!(stats.keys, KEYS);
     println!("{millis} {} {}", resident_bytes(), stats.bytes);
-    // Not closed: the next one shall open it after a kill, too.
+    // Not closed, so that the next process also opens the store after a kill.
     std::process::abort();
 }
 

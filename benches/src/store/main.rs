@@ -1,9 +1,9 @@
 //! Benchmarks of the store, run by hand: `cargo xtask bench store`.
 //!
-//! Each prints the ratio to a baseline measured in the same run, because machines are noisy
-//! and absolute figures travel badly. `BENCHMARKS.md` keeps the results.
+//! Each prints the ratio to a baseline measured in the same run, because machines are noisy and absolute figures are
+//! not comparable. `BENCHMARKS.md` has the results.
 
-#![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
+#![expect(clippy::print_stdout, reason = "output of a command line program")]
 
 mod child;
 mod opening;
@@ -22,13 +22,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Benchmarks of the store.
 #[derive(Parser)]
 struct Arguments {
-    /// Where to put the stores that are measured: on the disk that is to be measured.
+    /// Directory of the stores, on the disk to be measured.
     #[arg(long, default_value = "target/bench")]
     dir: PathBuf,
-    /// Only these.
+    /// Run only these benchmarks.
     #[arg(long, value_enum)]
     only: Vec<Part>,
-    /// Runs as a helper of another benchmark.
+    /// Run as a child process of another benchmark.
     #[arg(long, hide = true)]
     child: Option<String>,
 }
@@ -43,7 +43,7 @@ enum Part {
     Scopes,
 }
 
-/// Measures one thing on stores in a directory of its own.
+/// Runs one benchmark on stores in its own directory.
 type Run = fn(&std::path::Path);
 
 fn main() {
@@ -51,8 +51,8 @@ fn main() {
     if let Some(role) = &arguments.child {
         return child::run(role, &arguments.dir);
     }
-    std::fs::create_dir_all(&arguments.dir).expect("the directory for the stores can be made");
-    let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    std::fs::create_dir_all(&arguments.dir).expect("the directory for the stores can be created");
+    let is_selected = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     let parts: [(Part, Run); 6] = [
         (Part::Write, writing::run),
         (Part::Read, reading::run),
@@ -62,7 +62,7 @@ fn main() {
         (Part::Scopes, reading::scopes),
     ];
     for (part, run) in parts {
-        if wanted(part) {
+        if is_selected(part) {
             let dir = tempfile::tempdir_in(&arguments.dir).expect("a directory of its own");
             run(dir.path());
         }

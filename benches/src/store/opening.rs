@@ -1,4 +1,4 @@
-//! Opening a store after its process was killed: how long, and how much memory.
+//! Opening a store after its process was killed: duration and memory.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Reads from memory: single keys, long ranges; and what a scope costs.
+//! Reads from memory: single keys and long ranges; and the cost of a scope.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ const GETS: u64 = 1_000_000;
 const RANGE_KEYS: u64 = 10_000;
 const RANGE_VALUE_BYTES: usize = 2048;
 const RANGES: u64 = 50;
-/// Ten times as many as are asked for: fewer would not show in the resident size.
+/// Ten times the target number: fewer would not be visible in the resident size.
 const SCOPES: usize = 100_000;
 
 pub(crate) fn run(dir: &Path) {
-    // One thread: the figure is per core.
+    // One thread, so that the figure is per core.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let store = disk::open(&dir.join("read"), disk::Options::default()).await.expect("a store");
@@ -64,7 +64,7 @@ async fn range(store: &Store) {
     for _ in 0..RANGES {
         let range = store.range(RangeRequest::prefix("range/")).await.expect("a range");
         assert_eq!(range.entries.len() as u64, RANGE_KEYS);
-        // What a list does with it: every byte is copied once.
+        // Copies every byte once, as a LIST response does.
         body.clear();
         range.entries.iter().for_each(|entry| body.extend_from_slice(&entry.value_bytes()));
     }

@@ -1,4 +1,4 @@
-//! How much writers feel of snapshots and compaction.
+//! Effect of snapshots and compaction on writers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) fn run(dir: &Path) {
 }
 
 async fn measure(dir: &Path) {
-    // A snapshot as soon as it frees as much as it takes.
+    // Takes a snapshot as soon as it frees as much space as it needs.
     let options = disk::Options { snapshot_min_bytes: 1 << 20, ..disk::Options::default() };
     let store = disk::open(&dir.join("upkeep"), options).await.expect("a store");
     overwrite_all(&store).await;
@@ -54,7 +54,7 @@ async fn measure(dir: &Path) {
     store.close().await.expect("the store closes in order");
 }
 
-/// Twice, so that the log holds as much to be freed as there is to be kept.
+/// Writes everything twice, so that the log holds as much garbage as live data.
 async fn overwrite_all(store: &Store) {
     for _ in 0..2 {
         for chunk in (0..LIVE_KEYS).collect::<Vec<_>>().chunks(64) {
@@ -66,7 +66,7 @@ async fn overwrite_all(store: &Store) {
     }
 }
 
-/// Latencies of writers while something else goes on.
+/// Latencies of writers while `meanwhile` runs.
 async fn with_writers(store: &Store, meanwhile: impl Future<Output = ()>) -> Samples {
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();

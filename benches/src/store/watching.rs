@@ -1,4 +1,4 @@
-//! One write reaching a thousand watchers.
+//! Delivery of one write to a thousand watchers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ pub(crate) fn run(dir: &Path) {
 
 async fn fan_out(dir: &Path) {
     let store = disk::open(&dir.join("watch"), disk::Options::default()).await.expect("a store");
-    // When the write under way was begun; read by every watcher that gets it.
-    let begun: Arc<Mutex<Instant>> = Arc::new(Mutex::new(start()));
+    // Start time of the current write, read by every watcher that receives it.
+    let write_start: Arc<Mutex<Instant>> = Arc::new(Mutex::new(start()));
     let everyone = Arc::new(Barrier::new(WATCHERS + 1));
     let mut watchers = tokio::task::JoinSet::new();
     for _ in 0..WATCHERS {
         let mut watch = store.watch(WatchRequest::prefix("key/")).await.expect("a watch");
-        let (begun, everyone) = (begun.clone(), everyone.clone());
+        let (write_start, everyone) = (write_start.clone(), everyone.clone());
         watchers.spawn(async move {
             let mut samples = Samples::default();
             let mut first_value = None;
             for _ in 0..WRITES {
                 let event = watch.next().await.expect("an event");
                 let received = start();
-                samples.push(received.duration_since(*begun.lock().await));
+                samples.push(received.duration_since(*write_start.lock().await));
                 let WatchEvent::Put { entry, .. } = event else { panic!("only puts") };
                 first_value.get_or_insert_with(|| entry.value().as_ptr() as usize);
                 everyone.wait().await;
@@ -39,7 +39,7 @@ async fn fan_out(dir: &Path) {
         });
     }
     for n in 0..WRITES {
-        *begun.lock().await = start();
+        *write_start.lock().await = start();
         store.put(Put::new(format!("key/{n}"), vec![7; 1024])).await.expect("a put");
         everyone.wait().await;
     }

@@ -1,4 +1,4 @@
-//! Durable puts: against a bare append and fdatasync, and against etcd.
+//! Durable puts, compared with a bare append and fdatasync, and with etcd.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,11 +10,11 @@ use coracle_benches::measure::{Samples, block_on, micros, per_second, ratio, rep
 use coracle_store::{Put, Store, disk, etcd};
 
 const VALUE_BYTES: usize = 1024;
-/// What the log adds to key and value: frame header, record, padding.
+/// Bytes that the log adds to key and value: frame header, record, padding.
 const OVERHEAD_BYTES: usize = 64;
-/// Baseline and store take turns, so that both see the same disturbances.
-const TURNS: u64 = 8;
-const WRITES_PER_TURN: u64 = 250;
+/// Baseline and store alternate, so that both see the same disturbances.
+const ROUNDS: u64 = 8;
+const WRITES_PER_ROUND: u64 = 250;
 const WRITERS: u64 = 64;
 const WRITES_PER_WRITER: u64 = 400;
 
@@ -57,14 +57,14 @@ async fn single(dir: &Path) -> (Samples, Samples, f64) {
     let bytes = vec![7; VALUE_BYTES + OVERHEAD_BYTES];
     let (mut bare, mut own) = (Samples::default(), Samples::default());
     let mut own_time = Duration::ZERO;
-    for turn in 0..TURNS {
-        for _ in 0..WRITES_PER_TURN {
+    for turn in 0..ROUNDS {
+        for _ in 0..WRITES_PER_ROUND {
             let begin = start();
             file.write_all(&bytes).and_then(|()| file.sync_data()).expect("the disk works");
             bare.push(begin.elapsed());
         }
         let turn_begin = start();
-        for n in 0..WRITES_PER_TURN {
+        for n in 0..WRITES_PER_ROUND {
             let begin = start();
             store.put(Put::new(format!("key/{turn}/{n}"), vec![7; VALUE_BYTES])).await.expect("a put");
             own.push(begin.elapsed());
@@ -72,7 +72,7 @@ async fn single(dir: &Path) -> (Samples, Samples, f64) {
         own_time += turn_begin.elapsed();
     }
     store.close().await.expect("the store closes in order");
-    (bare, own, per_second(TURNS * WRITES_PER_TURN, own_time))
+    (bare, own, per_second(ROUNDS * WRITES_PER_ROUND, own_time))
 }
 
 async fn many(store: &Store) -> f64 {

@@ -164,13 +164,13 @@ fn ranges() -> Vec<AddressRange> {
 }
 
 impl ServerArgs {
-    /// Whether the server gets a directory of its own: its objects are in memory, and the user named no directory. In the
-    /// default directory it would replace the kubeconfig of the cluster there.
+    /// True if the server needs a temporary data directory: it stores objects in memory and the user passed no
+    /// --data-dir. In the default directory it would overwrite the kubeconfig of the cluster there.
     pub(crate) fn needs_temporary_dir(&self) -> bool {
         self.location.data_dir.data_dir.is_none() && self.location.store_config() == Ok(StoreConfig::Memory)
     }
 
-    /// The settings, with `data_dir` instead of the directory that the user named or the default.
+    /// Builds the configuration with `data_dir` in place of the user's or the default directory.
     pub(crate) fn config_in(&self, data_dir: &Path) -> Result<Config> {
         let location = Config { store: self.location.store_config()?, ..Config::new(data_dir) };
         self.apply_to(location)
@@ -205,7 +205,6 @@ impl ServerArgs {
     }
 }
 
-/// The output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Output {
     Text,
@@ -286,7 +285,8 @@ impl EtcdArgs {
         given.into_iter().find_map(|(given, option)| given.then_some(option))
     }
 
-    /// Options that need each other come together, so what lacks its other half was not given.
+    /// Adds credentials to the configuration of etcd. Clap has checked that certificate and key, and user and
+    /// password, are given together.
     fn complete(&self, etcd: EtcdConfig) -> EtcdConfig {
         let pair = self.etcd_cert.clone().zip(self.etcd_key.clone());
         let client_certificate = pair.map(|(cert_file, key_file)| ClientCertificate { cert_file, key_file });
@@ -309,17 +309,17 @@ mod tests {
     }
 
     #[test]
-    fn the_declaration_is_sound() {
+    fn clap_declaration_passes_debug_assert() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_library() {
+    fn up_without_flags_has_library_defaults() {
         assert_eq!(config("coracle up --data-dir /d").unwrap(), Config::new("/d"));
     }
 
     #[test]
-    fn addresses_add_up() {
+    fn listen_flags_accumulate() {
         let config = config("coracle up --data-dir /d --listen 127.0.0.1:0 --listen [::1]:80").unwrap();
         assert_eq!(config.listen, ["127.0.0.1:0".parse().unwrap(), "[::1]:80".parse().unwrap()]);
     }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_name_is_that_of_the_data_directory_unless_given() {
+    fn cluster_name_defaults_to_data_directory_name() {
         assert_eq!(config("coracle up --data-dir /d/dev").unwrap().cluster_name().as_str(), "dev");
         assert_eq!(config("coracle up --data-dir /d --name test").unwrap().cluster_name().as_str(), "test");
         assert!(config("coracle up --data-dir /d --name a/b").is_err());
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn names_reach_the_config() {
+    fn advertise_address_and_tls_sans_are_set_in_config() {
         let line = "coracle up --data-dir /d --advertise-address ::1 --tls-san a.example --tls-san 192.0.2.1";
         let config = config(line).unwrap();
         assert_eq!(config.advertise_address, Some("::1".parse().unwrap()));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_reach_the_config() {
+    fn service_ranges_are_set_in_config() {
         let line =
             "coracle up --data-dir /d --service-cidr 10.0.0.0/16,fd00::/108 --service-node-port-range 1-9";
         let network = config(line).unwrap().service_network;
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_and_scheduler_can_be_left_out() {
+    fn controllers_and_scheduler_are_disabled_by_flags() {
         let both = config("coracle up --data-dir /d").unwrap();
         assert!(both.controllers && both.scheduler);
         let bare = config("coracle up --data-dir /d --disable-controller-manager --disable-scheduler");
@@ -395,14 +395,14 @@ mod tests {
     }
 
     #[test]
-    fn simulated_nodes_reach_the_config() {
+    fn fake_nodes_flag_is_set_in_config() {
         let nodes = config("coracle up --data-dir /d --fake-nodes 5,cpu=2").unwrap().fake_nodes.unwrap();
         assert_eq!((nodes.count, &*nodes.cpu), (5, "2"));
         assert!(config("coracle up --data-dir /d --fake-nodes many").is_err());
     }
 
     #[test]
-    fn credentials_need_an_etcd_and_their_other_half() {
+    fn etcd_credentials_without_etcd_or_counterpart_are_rejected() {
         let error = config("coracle up --data-dir /d --etcd-ca /ca").unwrap_err();
         assert_eq!(error.to_string(), "--etcd-ca needs --store etcd=URL");
         assert!(config("coracle up --data-dir /d --store etcd=http://a:1 --etcd-user me").is_err());
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_reach_the_config() {
+    fn etcd_credentials_are_set_in_config() {
         let config = config(
             "coracle up --data-dir /d --store etcd=https://a:1 --etcd-ca /ca --etcd-cert /c --etcd-key /k \
              --etcd-user me --etcd-password-file /p",

@@ -11,7 +11,7 @@ use coracle::authentication::{FrontProxy, HeaderName};
 
 use crate::duration::duration;
 
-/// Authentication, beside client certificates.
+/// Authentication methods other than client certificates.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Authentication")]
 pub(crate) struct AuthenticationArgs {
@@ -36,7 +36,7 @@ pub(crate) struct AuthenticationArgs {
     front_proxy: FrontProxyArgs,
 }
 
-/// Tokens of service accounts.
+/// Service account token settings.
 #[derive(Debug, ClapArgs)]
 struct ServiceAccountArgs {
     /// Issuer (`iss`) of service account tokens; may be repeated, and new tokens have the first. The issuer of another
@@ -46,7 +46,7 @@ struct ServiceAccountArgs {
     /// Additional public key for verifying service account tokens (PEM); may be repeated.
     #[arg(long, value_name = "FILE")]
     service_account_key_file: Vec<PathBuf>,
-    /// URL of the key set that verifies service account tokens [default: of this server].
+    /// URL of the key set that verifies service account tokens [default: this server's].
     #[arg(long, value_name = "URL")]
     service_account_jwks_uri: Option<String>,
     /// Maximum lifetime of service account tokens, such as 24h.
@@ -54,13 +54,13 @@ struct ServiceAccountArgs {
     service_account_max_token_expiration: Option<Duration>,
 }
 
-/// Front proxies.
+/// Front proxy (`requestheader`) settings.
 #[derive(Debug, ClapArgs)]
 struct FrontProxyArgs {
     /// CA bundle for front-proxy client certificates of the default cluster (PEM).
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names of the front proxies that are accepted [default: any].
+    /// Accepted common names of front proxies [default: any].
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = CA_FILE)]
     requestheader_allowed_names: Vec<String>,
     /// Headers of the user name [default: X-Remote-User].
@@ -133,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_library() {
+    fn no_flags_give_library_defaults() {
         assert_eq!(settings("x").unwrap(), Authentication::default());
     }
 
     #[test]
-    fn flags_are_written_as_for_upstream() {
+    fn flags_accept_kube_apiserver_syntax() {
         assert!(settings("x --anonymous-auth").unwrap().anonymous);
         assert!(settings("x --anonymous-auth=true").unwrap().anonymous);
         assert!(!settings("x --anonymous-auth=false").unwrap().anonymous);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_need_an_authority() {
+    fn front_proxy_flags_without_ca_are_rejected() {
         assert!(settings("x --requestheader-allowed-names a").is_err());
         let line = "x --requestheader-client-ca-file /ca --requestheader-allowed-names a,b \
                     --requestheader-username-headers X-User --requestheader-extra-headers-prefix X-More-";

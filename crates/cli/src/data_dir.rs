@@ -1,4 +1,4 @@
-//! The data directory of commands that were given none.
+//! The default data directory, and temporary ones.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-/// Private keys lie in it.
+/// The directory contains private keys.
 const TEMPORARY_MODE: u32 = 0o700;
 
-/// A new directory for the files of a server in memory, below `$TMPDIR` or `/tmp`. Dropping it removes it.
+/// Creates a directory for the files of a server with the memory store, below `$TMPDIR` or `/tmp`. It is removed when
+/// dropped.
 pub(crate) fn temporary() -> Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("coracle-").permissions(Permissions::from_mode(TEMPORARY_MODE));
@@ -22,7 +23,7 @@ pub(crate) fn temporary() -> Result<TempDir> {
     })
 }
 
-/// The usual place: of the system for root, of the user for everyone else.
+/// The default data directory: system-wide for root, otherwise per user.
 #[expect(clippy::disallowed_methods, reason = "the environment is a part of the command line")]
 pub(crate) fn of_user() -> Result<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
@@ -30,7 +31,7 @@ pub(crate) fn of_user() -> Result<PathBuf> {
     chosen.context("cannot determine the home directory; set --data-dir")
 }
 
-/// Relative paths in `XDG_DATA_HOME` are to be ignored (XDG Base Directory Specification).
+/// Relative paths in `XDG_DATA_HOME` must be ignored (XDG Base Directory Specification).
 fn choose(is_root: bool, xdg_data_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     if is_root {
         return Some(PathBuf::from("/var/lib/coracle"));
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_places() {
+    fn default_directory_depends_on_user_and_environment() {
         for (is_root, xdg, home, expected) in [
             (true, Some("/x"), Some("/h"), Some("/var/lib/coracle")),
             (false, Some("/x"), Some("/h"), Some("/x/coracle")),

@@ -1,4 +1,4 @@
-//! What the user reads when something failed: one line, and an exit code.
+//! Reports a failure to the user: one line on stderr, optional advice, and the exit code.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::Error;
 use coracle::ConfigError;
 
-/// The exit code for a command line that makes no sense, as clap has it.
+/// Exit code for an invalid command line, as clap's.
 const USAGE: u8 = 2;
 
-/// What to do about an error, printed on a line of its own below it. Attached as a context.
+/// Advice on how to fix an error, printed on a line of its own below it. Attached as a context.
 #[derive(Debug)]
 pub(crate) struct Advice(pub(crate) String);
 
@@ -20,7 +20,7 @@ impl fmt::Display for Advice {
     }
 }
 
-/// A command line, or an environment variable, that is invalid.
+/// An invalid command line or environment variable.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -32,9 +32,9 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Prints the error and says what to exit with.
+/// Prints the error and returns the exit code.
 pub(crate) fn report(error: &Error) -> ExitCode {
-    // If even this cannot be written there is nobody left to tell.
+    // If stderr is closed, the error cannot be reported anywhere.
     let _ = io::stderr().write_all(text(error).as_bytes());
     if error.is::<ConfigError>() || error.is::<UsageError>() {
         ExitCode::from(USAGE)
@@ -50,7 +50,7 @@ fn text(error: &Error) -> String {
     }
 }
 
-/// The whole chain. Errors of others often repeat their source, which is then left out.
+/// Joins the error chain. Libraries often repeat the source in the message; the repetition is omitted.
 fn one_line<'a>(chain: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
     let mut line = String::new();
     for cause in chain {
@@ -73,15 +73,15 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_is_joined_without_repetition() {
+    fn error_chain_is_joined_without_repetition() {
         let error = denied().context("cannot open /x: permission denied").context("cannot start");
         assert_eq!(text(&error), "error: cannot start: cannot open /x: permission denied\n");
         assert_eq!(text(&denied().context("cannot open /x")), "error: cannot open /x: permission denied\n");
     }
 
     #[test]
-    fn advice_has_a_line_of_its_own() {
-        let error = denied().context(Advice("ask root".to_owned()));
-        assert_eq!(text(&error), "error: permission denied\nask root\n");
+    fn advice_is_printed_on_its_own_line() {
+        let error = denied().context(Advice("run as root".to_owned()));
+        assert_eq!(text(&error), "error: permission denied\nrun as root\n");
     }
 }

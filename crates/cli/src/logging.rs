@@ -1,4 +1,4 @@
-//! The log, on stderr: stdout is for the output of commands.
+//! Logging to stderr; stdout is reserved for the output of commands.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -14,13 +14,13 @@ const FILTER_VARIABLE: &str = "CORACLE_LOG";
 
 const DEFAULT_FILTER: &str = "info";
 
-/// Levels, as directives of a filter name them.
+/// Log levels, as filter directives name them.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// The prefix of the targets of this project's own crates.
+/// Target prefix of Coracle's own crates.
 const OWN_TARGETS: &str = "coracle";
 
-/// The library of API clients. It logs failed requests as errors; commands report them in words of their own.
+/// Target of the API client library. It logs failed requests as errors, which commands report themselves.
 const CLIENT_TARGET: &str = "kube_client";
 
 /// The level and the format of the log.
@@ -57,7 +57,8 @@ pub(crate) fn init(args: &LogArgs) -> Result<()> {
     let logger = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // It would report a failed write by `eprintln!`, which panics when stderr is gone: with the terminal, for one.
+        // tracing-subscriber would report a failed write with `eprintln!`, which panics if stderr is closed, for
+        // example with its terminal.
         .log_internal_errors(false);
     match args.log_format {
         LogFormat::Text => {
@@ -68,25 +69,25 @@ pub(crate) fn init(args: &LogArgs) -> Result<()> {
     Ok(())
 }
 
-/// See no-color.org: an empty variable does not count.
+/// Colours need a terminal; a non-empty NO_COLOR disables them (no-color.org).
 fn is_colored(is_terminal: bool, no_color: Option<&str>) -> bool {
     is_terminal && no_color.is_none_or(str::is_empty)
 }
 
-/// An environment variable that is set, and not to the empty text.
+/// The value of an environment variable, if it is set and not empty.
 #[expect(clippy::disallowed_methods, reason = "the environment is a part of the command line")]
 fn variable(name: &str) -> Option<String> {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
 
-/// Parses a filter. `EnvFilter` takes a misspelt level for the name of a target, so levels are checked before.
+/// Parses a filter. `EnvFilter` treats a misspelt level as a target, so levels are checked first.
 fn filter(text: &str) -> Result<EnvFilter, String> {
     let text = text.trim();
     if let Some(directive) = text.split(',').map(str::trim).find(|directive| !is_directive(directive)) {
         return Err(format!("{directive:?} is no directive"));
     }
     let text = match text.to_ascii_lowercase().as_str() {
-        // The debug lines of HTTP libraries would hide those of requests.
+        // Debug lines of HTTP libraries would drown those of requests.
         "debug" => format!("{DEFAULT_FILTER},{OWN_TARGETS}=debug,{CLIENT_TARGET}=off"),
         level @ ("error" | "warn" | "info") => format!("{level},{CLIENT_TARGET}=off"),
         _ => text.to_owned(),
@@ -94,7 +95,7 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::builder().parse(text).map_err(|error| error.to_string())
 }
 
-/// Whether a part of a filter is `LEVEL` or `TARGET=LEVEL`.
+/// Returns true if a part of a filter is `LEVEL` or `TARGET=LEVEL`.
 fn is_directive(directive: &str) -> bool {
     let is_level = |text: &str| LEVELS.iter().any(|level| text.eq_ignore_ascii_case(level));
     match directive.rsplit_once('=') {

@@ -1,5 +1,5 @@
-//! The `coracle` binary: arguments in, exit code out. Everything it does is done by the
-//! library; what is global to a process (allocator, logger, signals) is set up here.
+//! The `coracle` binary: parses arguments, calls the library, returns an exit code. Process-wide settings (allocator,
+//! logger, signals) are made here.
 
 mod args;
 mod authentication;
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Many small allocations of all sizes that live long: the system's allocator fragments on them.
+/// The system allocator fragments under many small, long-lived allocations of all sizes.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

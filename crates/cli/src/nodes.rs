@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_library() {
+    fn no_flags_give_library_defaults() {
         assert_eq!(args("x").monitor(), NodeMonitor::default());
         assert_eq!(args("x").cidrs().unwrap(), None);
         assert_eq!(args("x --cluster-cidr 10.0.0.0/16").cidrs().unwrap(), None);
     }
 
     #[test]
-    fn periods_and_ranges_reach_the_config() {
+    fn node_flags_are_set_in_config() {
         let given = args(
             "x --node-monitor-grace-period 20s --allocate-node-cidrs --cluster-cidr 10.0.0.0/16,fd00::/56 \
              --node-cidr-mask-size-ipv4 25",

@@ -1,8 +1,8 @@
-//! Text that a user may paste into a shell.
+//! Quoting of text that users paste into a shell.
 
 use std::borrow::Cow;
 
-/// One word of a POSIX shell, in quotes if it needs them.
+/// Returns `text` as one word of a POSIX shell, quoted if needed.
 pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     let is_plain = |character: char| character.is_alphanumeric() || "/._-+:@%,=".contains(character);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_needs_it_is_quoted() {
+    fn only_words_with_special_characters_are_quoted() {
         for (text, expected) in [
             ("/var/lib/coracle", "/var/lib/coracle"),
             ("/tmp/Größe-1", "/tmp/Größe-1"),

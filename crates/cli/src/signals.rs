@@ -1,4 +1,4 @@
-//! The signals that this process handles: SIGINT and SIGTERM stop it; SIGHUP does not stop a server.
+//! Signal handling: SIGINT and SIGTERM stop the process; servers ignore SIGHUP.
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,7 +18,7 @@ impl Signals {
         Ok(Self { interrupt, terminate, hangup: None })
     }
 
-    /// The same for a server, which goes on when its terminal is closed.
+    /// Installs handlers for a server, which also ignores SIGHUP: it keeps running when its terminal is closed.
     pub(crate) fn install_for_server() -> Result<Self> {
         Ok(Self { hangup: Some(handler(SignalKind::hangup())?), ..Self::install()? })
     }
@@ -27,7 +27,7 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> &'static str {
         loop {
             tokio::select! {
-                // SIGHUP first, so that it is logged also if SIGTERM follows at once.
+                // SIGHUP first, so that it is logged even if SIGTERM follows at once.
                 biased;
                 // Safe to drop: a signal is kept until it is received.
                 () = next_hangup(&mut self.hangup) => {

@@ -1,7 +1,7 @@
-//! Text in columns.
+//! Text tables.
 
-/// The rows with their cells aligned, each ended by a newline. The last cell of a row is not
-/// padded, so no line ends in spaces.
+/// Aligns the cells of each column and ends each row with a newline. The last cell is not padded, so no line ends in
+/// spaces.
 pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();

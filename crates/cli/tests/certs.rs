@@ -1,5 +1,5 @@
-//! `coracle certs`, `coracle kubeconfig` and `coracle token` as users run them: on a cluster that runs and
-//! on one that does not, and what nobody else may see of it.
+//! `coracle certs`, `coracle kubeconfig` and `coracle token` on running and stopped clusters, and the confidentiality
+//! of their secrets.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -27,14 +27,14 @@ async fn coracle(dir: &TestDir, arguments: &[&str]) -> Output {
     output(&mut command).await
 }
 
-/// What a command prints that must succeed.
+/// Stdout of a command that must succeed.
 async fn printed(dir: &TestDir, arguments: &[&str]) -> String {
     let ran = coracle(dir, arguments).await;
     assert!(ran.status.success(), "{arguments:?}: {ran:?}");
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// What a command says that must fail.
+/// Stderr of a command that must fail.
 async fn refused(dir: &TestDir, arguments: &[&str]) -> String {
     let ran = coracle(dir, arguments).await;
     assert!(!ran.status.success(), "{arguments:?}: {ran:?}");
@@ -47,7 +47,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn certificates_are_listed_and_replaced_in_a_cluster_that_runs() {
+async fn certificates_of_running_cluster_are_listed_and_rotated() {
     let dir = TestDir::new();
     assert!(refused(&dir, &["certs", "list"]).await.contains("start the cluster once"));
     let server = Server::start(&dir, &[]).await;
@@ -64,22 +64,22 @@ async fn certificates_are_listed_and_replaced_in_a_cluster_that_runs() {
 
     let certificate = || fs::read(dir.data().join("pki/apiserver.crt")).unwrap();
     let old = certificate();
-    let said = printed(&dir, &["certs", "rotate", "apiserver"]).await;
-    assert_eq!(said, "replaced: apiserver\n");
+    let message = printed(&dir, &["certs", "rotate", "apiserver"]).await;
+    assert_eq!(message, "rotated: apiserver\n");
     assert_ne!(certificate(), old);
-    assert!(printed(&dir, &["certs", "rotate", "--ca", "ca"]).await.starts_with("begun: ca\n"));
+    assert!(printed(&dir, &["certs", "rotate", "--ca", "ca"]).await.starts_with("rotation started: ca\n"));
     assert_eq!(list().await.len(), before.len() + 1);
     assert!(server.stop().await.success());
 
-    let said = printed(&dir, &["certs", "rotate", "admin"]).await;
-    assert!(said.contains("rotated at the next start: admin"), "{said}");
+    let message = printed(&dir, &["certs", "rotate", "admin"]).await;
+    assert!(message.contains("rotated at the next start: admin"), "{message}");
     let old = fs::read(dir.data().join("admin.kubeconfig")).unwrap();
     assert!(Server::start(&dir, &[]).await.stop().await.success());
     assert_ne!(fs::read(dir.data().join("admin.kubeconfig")).unwrap(), old);
 }
 
 #[tokio::test]
-async fn wrong_flags_are_explained() {
+async fn invalid_flags_are_rejected_with_advice() {
     let dir = TestDir::new();
     assert!(Server::start(&dir, &[]).await.stop().await.success());
     for (arguments, expected) in [
@@ -92,13 +92,13 @@ async fn wrong_flags_are_explained() {
         (&["token", "list"], "is the cluster running?"),
         (&["token", "create", "--kubeconfig", "/nowhere"], "/nowhere"),
     ] {
-        let said = refused(&dir, arguments).await;
-        assert!(said.contains(expected), "{arguments:?}: {said}");
+        let message = refused(&dir, arguments).await;
+        assert!(message.contains(expected), "{arguments:?}: {message}");
     }
 }
 
 #[tokio::test]
-async fn a_kubeconfig_is_for_its_owner_only() {
+async fn kubeconfig_is_private_and_not_overwritten() {
     let dir = TestDir::new();
     assert!(Server::start(&dir, &[]).await.stop().await.success());
     let out = dir.path().join("jane.kubeconfig");
@@ -107,14 +107,14 @@ async fn a_kubeconfig_is_for_its_owner_only() {
     assert_eq!(printed(&dir, &create).await, "");
     assert_eq!(mode(&out), 0o600);
     assert!(fs::read_to_string(&out).unwrap().contains("client-key-data: "));
-    assert!(refused(&dir, &create).await.contains("exists already"));
+    assert!(refused(&dir, &create).await.contains("already exists"));
     let text = printed(&dir, &["kubeconfig", "create", "--user", "jane"]).await;
     assert!(text.starts_with("apiVersion: v1\nkind: Config\n"), "{text}");
 }
 
-/// Everything that holds a secret is for its owner, whatever the user masks.
+/// Files with secrets are readable by their owner only, whatever the umask is.
 #[tokio::test]
-async fn nothing_secret_is_readable_for_others() {
+async fn secret_files_are_readable_by_owner_only() {
     let dir = TestDir::new();
     let mut shell = std::process::Command::new("sh");
     let script = r#"umask 000; exec "$0" up --listen 127.0.0.1:0 --data-dir "$1""#;
@@ -145,9 +145,9 @@ async fn nothing_secret_is_readable_for_others() {
     child.wait().unwrap();
 }
 
-/// Makes everything that is secret, and looks for it where others look.
+/// Creates every kind of secret, and searches the log, the output and /proc for them.
 #[tokio::test]
-async fn no_secret_is_logged_or_shown_among_processes() {
+async fn secrets_are_not_in_log_or_process_list() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
     let create = ["token", "create", "--usage-limit", "3", "--description", "for a test"];

@@ -65,7 +65,7 @@ async fn cluster_is_created_listed_limited_and_deleted() {
 }
 
 #[tokio::test]
-async fn errors_say_what_to_do() {
+async fn errors_include_advice() {
     let dir = TestDir::new();
     let data = dir.data();
     let server = Server::start(&dir, &["--store", "memory"]).await;
@@ -81,15 +81,15 @@ async fn errors_say_what_to_do() {
             "cluster \"unknown\" not found",
         ),
     ] {
-        let said = fails(&data, args).await;
-        assert!(said.contains(expected), "{args:?}: {said}");
+        let message = fails(&data, args).await;
+        assert!(message.contains(expected), "{args:?}: {message}");
     }
     let jane = data.join("jane.kubeconfig");
     let args = ["kubeconfig", "create", "--user", "jane", "--group", "system:masters", "--out"];
     succeeds(&data, &[&args[..], &[jane.to_str().unwrap()]].concat()).await;
-    let said = fails(&data, &["cluster", "list", "--kubeconfig", jane.to_str().unwrap()]).await;
-    assert!(said.contains("pass admin.kubeconfig of the server's data directory"), "{said}");
+    let message = fails(&data, &["cluster", "list", "--kubeconfig", jane.to_str().unwrap()]).await;
+    assert!(message.contains("pass admin.kubeconfig of the server's data directory"), "{message}");
     assert!(server.stop().await.success());
-    let said = fails(&data, &["cluster", "list"]).await;
-    assert!(said.contains("is the cluster running? coracle up starts it"), "{said}");
+    let message = fails(&data, &["cluster", "list"]).await;
+    assert!(message.contains("is the cluster running? coracle up starts it"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Kubeconfigs: named after the cluster, and merged into the user's.
+//! Kubeconfigs: naming after the cluster, and merging into the user's.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

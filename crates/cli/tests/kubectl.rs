@@ -1,6 +1,5 @@
-//! kubectl against the real binary: every command that needs no running container, unmodified and
-//! without `--validate=false`. Needs the path of a kubectl in `CORACLE_TEST_KUBECTL`;
-//! `cargo xtask test` finds one.
+//! kubectl against the real binary: every command that needs no running container, with a stock kubectl and without
+//! `--validate=false`. Needs the path of a kubectl in `CORACLE_TEST_KUBECTL`, which `cargo xtask test` sets.
 
 #[path = "kubectl/access.rs"]
 mod access;

@@ -1,5 +1,5 @@
-//! Client libraries other people wrote, against the real binary. Each module needs the runtime of a language and the
-//! libraries, named by variables; `cargo xtask test --real-clients` finds or makes them.
+//! Third-party client libraries against the real binary. Each module needs a language runtime and libraries, named by
+//! environment variables; `cargo xtask test --real-clients` finds or installs them.
 
 #[path = "support/dir.rs"]
 mod dir;
@@ -17,13 +17,13 @@ use std::ffi::OsString;
 use program::output;
 use tokio::process::Command;
 
-/// A variable that the runner sets.
-#[expect(clippy::disallowed_methods, reason = "how the runner tells a suite what it found")]
+/// An environment variable that the runner sets.
+#[expect(clippy::disallowed_methods, reason = "the runner passes paths to suites in the environment")]
 fn variable(name: &str) -> OsString {
     std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set; run cargo xtask test --real-clients"))
 }
 
-/// Runs a program that uses a client library, and prints `done` unless something is wrong.
+/// Runs a program that uses a client library; it prints `done` if all of its checks pass.
 async fn check(program: &mut Command) {
     let ran = output(program).await;
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));

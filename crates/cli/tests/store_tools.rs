@@ -1,4 +1,4 @@
-//! `coracle store` as a user meets it: on stores that are fine, damaged, or not there.
+//! `coracle store` on intact, damaged and missing stores.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -20,25 +20,25 @@ use program::output;
 use server::Server;
 use tokio::process::Command;
 
-/// How many keys the stores of these tests have.
+/// Number of keys in the stores of these tests.
 const KEYS: usize = 20;
 
-/// What a tool said.
+/// The output of a tool.
 #[derive(Debug)]
-struct Said {
+struct ToolOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-impl Said {
-    /// The standard output of a success.
+impl ToolOutput {
+    /// Stdout of a successful run.
     fn success(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// The standard error of a failure.
+    /// Stderr of a failed run.
     fn failure(self) -> String {
         assert_eq!(self.code, Some(1), "{self:?}");
         self.stderr
@@ -46,15 +46,15 @@ impl Said {
 }
 
 /// Runs `coracle store` on a data directory.
-async fn tool(data_dir: &Path, arguments: &[&str]) -> Said {
+async fn tool(data_dir: &Path, arguments: &[&str]) -> ToolOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
     command.arg("store").args(arguments).arg("--data-dir").arg(data_dir);
     let ran = output(&mut command).await;
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Said { code: ran.status.code(), stdout: text(ran.stdout), stderr: text(ran.stderr) }
+    ToolOutput { code: ran.status.code(), stdout: text(ran.stdout), stderr: text(ran.stderr) }
 }
 
-/// A store with [`KEYS`] keys, each written on its own.
+/// Creates a store with [`KEYS`] keys, each written in a commit of its own.
 async fn fill(data_dir: &Path) -> Store {
     let store = storage::open_or_create(&Config::new(data_dir)).await.expect("a store");
     for number in 0..KEYS {
@@ -67,7 +67,7 @@ fn value(number: usize) -> String {
     format!("the value number {number:02}")
 }
 
-/// Changes one byte of the value with this number, wherever it lies in the log.
+/// Flips a bit of the value with this number in the log.
 fn damage(data_dir: &Path, number: usize) {
     let file = log_file(data_dir);
     let mut bytes = fs::read(&file).expect("a log");
@@ -77,7 +77,7 @@ fn damage(data_dir: &Path, number: usize) {
     fs::write(&file, bytes).expect("the log is writable");
 }
 
-/// The only segment of a small store.
+/// The only log segment of a small store.
 fn log_file(data_dir: &Path) -> PathBuf {
     let entries = fs::read_dir(storage::directory(data_dir)).expect("a directory");
     let names = entries.map(|entry| entry.expect("an entry").path());
@@ -86,7 +86,7 @@ fn log_file(data_dir: &Path) -> PathBuf {
     names.filter(is_log).min().expect("a log")
 }
 
-/// A copy of the files as they are now, as if the process had been killed.
+/// Copies the files in their current state, as if the process had been killed.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(storage::directory(to)).expect("a directory");
     for entry in fs::read_dir(storage::directory(from)).expect("a directory") {
@@ -96,10 +96,10 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_cluster_that_was_stopped_is_in_good_order() {
+async fn stopped_cluster_passes_check() {
     let dir = TestDir::new();
     assert!(Server::start(&dir, &[]).await.stop().await.success());
-    // What every cluster has takes one key; how far the controllers came is up to them.
+    // The objects of every new cluster take one key; the number of others depends on the controllers' progress.
     let text = tool(&dir.data(), &["stat"]).await.success();
     assert!(text.starts_with("engine                disk\nrevision              "), "{text}");
     let json = tool(&dir.data(), &["stat", "-o", "json"]).await.success();
@@ -108,26 +108,26 @@ async fn a_cluster_that_was_stopped_is_in_good_order() {
     assert!(figures["keys"].as_u64() >= Some(1), "{json}");
     let verdict = tool(&dir.data(), &["check"]).await.success();
     assert!(verdict.ends_with("\nthe store is in good order\n"), "{verdict}");
-    assert!(!verdict.contains("not closed"), "{verdict}");
+    assert!(!verdict.contains("not shut down cleanly"), "{verdict}");
 }
 
 #[tokio::test]
-async fn an_export_can_be_imported() {
+async fn export_can_be_imported() {
     let dir = TestDir::new();
     fill(&dir.data()).await.close().await.unwrap();
     let file = dir.path().join("objects.export");
     let file = file.to_str().unwrap();
-    let said = tool(&dir.data(), &["export", file]).await.success();
-    assert!(said.starts_with(&format!("exported {KEYS} entries")), "{said}");
+    let message = tool(&dir.data(), &["export", file]).await.success();
+    assert!(message.starts_with(&format!("exported {KEYS} entries")), "{message}");
     assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
 
     let refused = tool(&dir.data(), &["export", file]).await.failure();
-    assert!(refused.contains("exists already; replace it by --force"), "{refused}");
+    assert!(refused.contains("already exists; pass --force to overwrite it"), "{refused}");
     tool(&dir.data(), &["export", "--force", file]).await.success();
 
     let copy = dir.path().join("copy");
-    let said = tool(&copy, &["import", file]).await.success();
-    assert!(said.starts_with(&format!("imported {KEYS} entries")), "{said}");
+    let message = tool(&copy, &["import", file]).await.success();
+    assert!(message.starts_with(&format!("imported {KEYS} entries")), "{message}");
     let refused = tool(&copy, &["import", file]).await.failure();
     assert!(refused.contains(&format!("{KEYS} keys already")), "{refused}");
     let store = storage::open_existing(&Config::new(&copy)).await.unwrap();
@@ -139,18 +139,18 @@ async fn an_export_can_be_imported() {
 }
 
 #[tokio::test]
-async fn damage_is_found_and_can_be_given_up() {
+async fn damage_is_found_and_repaired_by_truncation() {
     let dir = TestDir::new();
     fill(&dir.data()).await.close().await.unwrap();
     damage(&dir.data(), 12);
 
-    let said = tool(&dir.data(), &["check"]).await.failure();
-    let (error, advice) = said.trim_end().split_once('\n').expect("an error and advice");
-    assert!(error.starts_with("error: ") && error.contains("is damaged at offset"), "{said}");
+    let message = tool(&dir.data(), &["check"]).await.failure();
+    let (error, advice) = message.trim_end().split_once('\n').expect("an error and advice");
+    assert!(error.starts_with("error: ") && error.contains("is damaged at offset"), "{message}");
     let data_dir = dir.data().display().to_string();
-    let repair = format!("the way out: coracle store repair --data-dir {data_dir} --truncate-at ");
-    let place = advice.strip_prefix(&repair).unwrap_or_else(|| panic!("{advice}"));
-    let place = place.strip_suffix(" --yes").unwrap_or_else(|| panic!("{advice}"));
+    let repair = format!("to repair: coracle store repair --data-dir {data_dir} --truncate-at ");
+    let position = advice.strip_prefix(&repair).unwrap_or_else(|| panic!("{advice}"));
+    let position = position.strip_suffix(" --yes").unwrap_or_else(|| panic!("{advice}"));
 
     let up = output(Command::new(env!("CARGO_BIN_EXE_coracle")).args([
         "up",
@@ -163,16 +163,18 @@ async fn damage_is_found_and_can_be_given_up() {
     let stderr = String::from_utf8(up.stderr).unwrap();
     assert!(stderr.contains("damaged") && stderr.contains("coracle store check --data-dir"), "{stderr}");
 
-    let refused = tool(&dir.data(), &["repair", "--truncate-at", place]).await.failure();
+    let refused = tool(&dir.data(), &["repair", "--truncate-at", position]).await.failure();
     assert!(refused.contains("--yes"), "{refused}");
-    let said = tool(&dir.data(), &["repair", "--yes", "--truncate-at", place]).await.success();
-    assert!(said.contains("set aside: ") && said.contains("the store now ends at revision 13"), "{said}");
+    let message = tool(&dir.data(), &["repair", "--yes", "--truncate-at", position]).await.success();
+    assert!(
+        message.contains("set aside: ") && message.contains("the store now ends at revision 13"),
+        "{message}"
+    );
     let verdict = tool(&dir.data(), &["check"]).await.success();
     assert!(verdict.contains("\n12 keys of "), "{verdict}");
 }
 
-/// Damage done to the files of a store, and what is left of its keys after the way out; `None`
-/// if only an earlier copy helps.
+/// A kind of damage, and the number of keys after the repair; `None` if only a backup helps.
 type Kind = (&'static str, fn(&Path), Option<usize>);
 
 const KINDS: &[Kind] = &[
@@ -196,15 +198,15 @@ fn end_file(data_dir: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn check_prints_one_way_out_and_that_command_leads_to_a_good_store() {
+async fn check_prints_repair_command_that_succeeds() {
     for (what, harm, keys) in KINDS {
         let dir = TestDir::new();
         fill(&dir.data()).await.close().await.unwrap();
         harm(&dir.data());
-        let said = tool(&dir.data(), &["check"]).await.failure();
-        let Some((_, command)) = said.trim_end().split_once("the way out: coracle ") else {
-            assert!(said.contains("only an earlier copy") && keys.is_none(), "{what}: {said}");
-            assert!(!said.contains("coracle store repair"), "{what}: {said}");
+        let message = tool(&dir.data(), &["check"]).await.failure();
+        let Some((_, command)) = message.trim_end().split_once("to repair: coracle ") else {
+            assert!(message.contains("only an earlier copy") && keys.is_none(), "{what}: {message}");
+            assert!(!message.contains("coracle store repair"), "{what}: {message}");
             continue;
         };
         let words: Vec<&str> = command.split(' ').collect();
@@ -220,7 +222,7 @@ async fn check_prints_one_way_out_and_that_command_leads_to_a_good_store() {
 }
 
 #[tokio::test]
-async fn a_write_that_was_cut_short_is_no_damage() {
+async fn incomplete_last_write_is_not_damage() {
     let dir = TestDir::new();
     let store = fill(&dir.data()).await;
     let killed = dir.path().join("killed");
@@ -229,7 +231,7 @@ async fn a_write_that_was_cut_short_is_no_damage() {
     damage(&killed, KEYS - 1);
     let verdict = tool(&killed, &["check"]).await.success();
     for part in
-        ["cut short and never acknowledged", "opening the store removes it", "not closed", "good order"]
+        ["never acknowledged write", "opening the store removes it", "not shut down cleanly", "good order"]
     {
         assert!(verdict.contains(part), "{part} is not in {verdict}");
     }
@@ -238,43 +240,45 @@ async fn a_write_that_was_cut_short_is_no_damage() {
 }
 
 #[tokio::test]
-async fn a_format_of_the_future_is_refused() {
+async fn newer_format_version_is_rejected() {
     let dir = TestDir::new();
     fill(&dir.data()).await.close().await.unwrap();
     let file = log_file(&dir.data());
     let mut bytes = fs::read(&file).unwrap();
-    // The version follows the 8 bytes that say what the file is, and the checksum of a later
-    // version may be another one; see docs/format.md.
+    // The version follows the 8-byte magic number. The checksum of a later version may differ, see docs/format.md.
     bytes[8] = 99;
     bytes[44] ^= 1;
     fs::write(&file, bytes).unwrap();
     for command in ["stat", "check"] {
-        let said = tool(&dir.data(), &[command]).await.failure();
-        assert!(said.contains("format version 99") && said.contains("newer program"), "{command}: {said}");
+        let message = tool(&dir.data(), &[command]).await.failure();
+        assert!(
+            message.contains("format version 99") && message.contains("newer program"),
+            "{command}: {message}"
+        );
     }
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_made() {
+async fn missing_store_is_not_created() {
     let dir = TestDir::new();
     for arguments in [&["stat"][..], &["check"], &["export", "/coracle-no-such/file"]] {
-        let said = tool(&dir.data(), arguments).await.failure();
+        let message = tool(&dir.data(), arguments).await.failure();
         let store = storage::directory(&dir.data()).display().to_string();
-        assert!(said.starts_with("error: ") && said.contains(&store), "{said}");
+        assert!(message.starts_with("error: ") && message.contains(&store), "{message}");
         assert!(!dir.data().exists());
     }
-    let said = tool(&dir.data(), &["import", "/coracle-no-such-file"]).await.failure();
-    assert!(said.contains("cannot open /coracle-no-such-file"), "{said}");
+    let message = tool(&dir.data(), &["import", "/coracle-no-such-file"]).await.failure();
+    assert!(message.contains("cannot open /coracle-no-such-file"), "{message}");
     assert!(!dir.data().exists());
 }
 
 #[tokio::test]
-async fn stores_the_tools_are_not_for_are_refused() {
+async fn unsupported_stores_are_rejected() {
     let dir = TestDir::new();
-    let said = tool(&dir.data(), &["stat", "--store", "memory"]).await.failure();
-    assert!(said.contains("the memory store keeps nothing"), "{said}");
-    let said = tool(&dir.data(), &["check", "--store", "etcd=http://127.0.0.1:1"]).await.failure();
-    assert!(said.contains("etcdutl"), "{said}");
-    let said = tool(&dir.data(), &["repair", "--yes", "--truncate-at", "nonsense"]).await;
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let message = tool(&dir.data(), &["stat", "--store", "memory"]).await.failure();
+    assert!(message.contains("the memory store has no data"), "{message}");
+    let message = tool(&dir.data(), &["check", "--store", "etcd=http://127.0.0.1:1"]).await.failure();
+    assert!(message.contains("etcdutl"), "{message}");
+    let message = tool(&dir.data(), &["repair", "--yes", "--truncate-at", "nonsense"]).await;
+    assert_eq!(message.code, Some(2), "{message:?}");
 }

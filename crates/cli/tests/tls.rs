@@ -1,4 +1,4 @@
-//! Encryption as a user meets it: files that are made, who gets in with them, and who does not.
+//! TLS of `coracle up`: certificate files, server and client authentication.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -27,7 +27,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// All files with what they are for, and their modes.
+/// Certificate and key files with their modes.
 const FILES: &[(&str, u32)] = &[
     ("pki/ca.crt", 0o644),
     ("pki/ca.key", 0o600),
@@ -47,7 +47,7 @@ fn address(server: &Server) -> &str {
     server.url.strip_prefix("https://").expect("a URL")
 }
 
-/// The answer to a request that is not encrypted.
+/// Response to a plain HTTP request.
 async fn plain_http(server: &Server) -> String {
     let mut stream = TcpStream::connect(address(server)).await.unwrap();
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -56,20 +56,20 @@ async fn plain_http(server: &Server) -> String {
     answer
 }
 
-/// The certificate and the key of the administrator.
+/// Certificate and key of the administrator.
 fn admin(data: &Path) -> (String, String) {
     let read = |file| fs::read_to_string(data.join(file)).unwrap();
     (read("pki/admin.crt"), read("pki/admin.key"))
 }
 
-/// A field of a kubeconfig, decoded.
+/// A base64 field of a kubeconfig, decoded.
 fn field(kubeconfig: &str, name: &str) -> String {
     let value = kubeconfig.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(": "));
     let value = STANDARD.decode(value.unwrap_or_else(|| panic!("no {name}"))).unwrap();
     String::from_utf8(value).unwrap()
 }
 
-/// The lines of a private key in PEM that are the key.
+/// The base64 lines of a private key in PEM.
 fn secrets(pem: &str) -> Vec<String> {
     pem.lines().filter(|line| !line.starts_with("-----")).map(str::to_owned).collect()
 }
@@ -79,7 +79,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn certificates_are_private_and_kept() {
+async fn certificates_are_private_and_survive_restart() {
     for store in ["disk", "memory"] {
         let dir = TestDir::new();
         let data = dir.data();
@@ -90,7 +90,7 @@ async fn certificates_are_private_and_kept() {
         assert_eq!((mode(&data), mode(&data.join("pki"))), (0o700, 0o700));
         let read = || FILES.iter().map(|(file, _)| fs::read(data.join(file)).unwrap()).collect::<Vec<_>>();
         let before = read();
-        // The same address again, since the kubeconfig names it.
+        // The same address again, because the kubeconfig contains it.
         let address = address(&server).to_owned();
         assert!(server.stop().await.success());
         let again = Server::start_at(&dir, &address, &["--store", store]).await;
@@ -101,7 +101,7 @@ async fn certificates_are_private_and_kept() {
 }
 
 #[tokio::test]
-async fn the_kubeconfig_has_all_it_takes() {
+async fn kubeconfig_embeds_ca_and_client_certificate() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
     let kubeconfig = fs::read_to_string(&server.kubeconfig).unwrap();
@@ -117,7 +117,7 @@ async fn the_kubeconfig_has_all_it_takes() {
 }
 
 #[tokio::test]
-async fn strangers_are_refused_on_both_sides() {
+async fn foreign_server_and_client_certificates_are_rejected() {
     let (dir, other) = (TestDir::new(), TestDir::new());
     let (server, stranger) = (Server::start(&dir, &[]).await, Server::start(&other, &[]).await);
     let refused = anyone(&other.data()).get(&server, "/readyz").await.unwrap_err();
@@ -131,7 +131,7 @@ async fn strangers_are_refused_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_new_name_is_certified_at_the_next_start() {
+async fn added_san_is_in_certificate_after_restart() {
     let dir = TestDir::new();
     let data = dir.data();
     let api = Client { expects: "api.example.org", ..anyone(&data) };
@@ -148,7 +148,7 @@ async fn a_new_name_is_certified_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn plain_http_is_refused_with_a_reason() {
+async fn plain_http_request_is_rejected_with_a_message() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
     let answer = plain_http(&server).await;
@@ -158,7 +158,7 @@ async fn plain_http_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn connections_that_say_nothing_hold_up_nobody() {
+async fn idle_connections_do_not_block_others() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
     let mut silent = Vec::new();
@@ -178,7 +178,7 @@ async fn private_keys_are_never_printed() {
     assert_eq!(body(client.get(&server, "/readyz").await), "ok");
     assert!(plain_http(&server).await.contains("400"));
     assert!(server.stop().await.success());
-    // Of stdout all lines are known; the log has every level.
+    // Stdout contains only known lines; the log has the level trace.
     let log = fs::read_to_string(dir.path().join("server.log")).unwrap();
     assert!(log.contains("handshake failed"), "{log}");
     assert_no_secrets(&dir.data(), &log);
@@ -191,12 +191,12 @@ async fn private_keys_are_never_printed() {
     up.env("CORACLE_LOG", "trace").args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(dir.data());
     let ran = output(&mut up).await;
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
-    let said = String::from_utf8_lossy(&ran.stderr);
-    assert!(said.contains(&format!("{} does not hold a private key", key.display())), "{said}");
-    assert!(!said.contains(&secret) && ran.stdout.is_empty(), "{said}");
+    let message = String::from_utf8_lossy(&ran.stderr);
+    assert!(message.contains(&format!("{} does not hold a private key", key.display())), "{message}");
+    assert!(!message.contains(&secret) && ran.stdout.is_empty(), "{message}");
 }
 
-/// That nothing of any private key of a cluster is in a text.
+/// Asserts that no part of a private key of the cluster is in `text`.
 fn assert_no_secrets(data: &Path, text: &str) {
     for (file, _) in FILES.iter().filter(|(file, _)| file.ends_with(".key")) {
         for secret in secrets(&fs::read_to_string(data.join(file)).unwrap()) {

@@ -1,4 +1,4 @@
-//! `coracle up` as a user meets it: the real binary, its output, its signals, its errors.
+//! `coracle up`: output, signals and errors of the real binary.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -26,13 +26,13 @@ use server::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// The body of the answer to a GET that must succeed.
+/// Body of a GET that must succeed.
 async fn get(server: &Server, path: &str) -> String {
     let trusts = server.kubeconfig.parent().expect("a data directory");
     body(Client { trusts, expects: "localhost", shows: None }.get(server, path).await)
 }
 
-/// Runs `coracle` with arguments with which it must end by itself.
+/// Runs `coracle` with arguments with which it must exit by itself.
 async fn coracle(arguments: &[&str]) -> Output {
     output(Command::new(env!("CARGO_BIN_EXE_coracle")).args(arguments)).await
 }
@@ -51,7 +51,7 @@ async fn check_error(arguments: &[&str], code: i32, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn it_starts_answers_and_stops() {
+async fn server_starts_serves_and_stops() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
     assert_eq!(get(&server, "/livez").await, "ok");
@@ -64,7 +64,7 @@ async fn it_starts_answers_and_stops() {
 }
 
 #[tokio::test]
-async fn it_starts_again_after_a_kill() {
+async fn server_restarts_after_sigkill() {
     let dir = TestDir::new();
     for _ in 0..3 {
         let mut server = Server::start(&dir, &[]).await;
@@ -75,7 +75,7 @@ async fn it_starts_again_after_a_kill() {
 }
 
 #[tokio::test]
-async fn a_cluster_in_memory_leaves_only_its_certificates() {
+async fn memory_store_leaves_only_certificates() {
     let dir = TestDir::new();
     let server = Server::start(&dir, &["--store", "memory"]).await;
     assert_eq!(get(&server, "/readyz").await, "ok");
@@ -117,7 +117,7 @@ async fn second_server_in_a_directory_is_rejected_whatever_the_stores_are() {
 }
 
 #[tokio::test]
-async fn directory_is_free_after_a_kill_of_a_server_in_memory() {
+async fn directory_is_unlocked_after_sigkill_of_memory_server() {
     let dir = TestDir::new();
     for _ in 0..2 {
         let mut server = Server::start(&dir, &["--store", "memory"]).await;
@@ -145,7 +145,7 @@ async fn tools_beside_a_running_server_work_and_store_tools_are_rejected() {
     }
     assert_eq!(get(&server, "/readyz").await, "ok");
     assert!(server.stop().await.success());
-    // The lock of the server is released: the tools run now.
+    // The server's lock is released, so the tools run now.
     assert!(coracle(&["store", "check", "--data-dir", data_dir]).await.status.success());
 }
 
@@ -159,7 +159,7 @@ async fn up_in_memory(dir: &TestDir) -> Server {
 }
 
 #[tokio::test]
-async fn servers_in_memory_remove_their_temporary_directories() {
+async fn memory_servers_remove_their_temporary_directories() {
     let dir = TestDir::new();
     let temporary = dir.path().join("tmp");
     fs::create_dir(&temporary).unwrap();
@@ -193,7 +193,7 @@ async fn temporary_directory_is_removed_when_the_server_cannot_start() {
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_refused() {
+async fn address_in_use_is_reported() {
     let dir = TestDir::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -209,8 +209,8 @@ async fn an_address_in_use_is_refused() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_used_is_refused() {
-    // A file in its place, because tests may run as root, who is denied nothing.
+async fn unusable_data_directory_is_reported() {
+    // A file in place of the directory, because tests may run as root, who is denied nothing.
     let dir = TestDir::new();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -224,7 +224,7 @@ async fn a_directory_that_cannot_be_used_is_refused() {
 }
 
 #[tokio::test]
-async fn a_command_line_that_makes_no_sense_is_refused() {
+async fn invalid_command_line_is_rejected() {
     check_error(&["up", "--unknown"], 2, &["--unknown"]).await;
     check_error(&["up", "--listen", "nowhere"], 2, &["nowhere", "--listen"]).await;
     check_error(&["up", "--tls-san", "a b"], 2, &["a b", "--tls-san", "DNS name"]).await;
@@ -235,9 +235,9 @@ async fn a_command_line_that_makes_no_sense_is_refused() {
 
 #[cfg(feature = "etcd")]
 #[tokio::test]
-async fn an_etcd_that_cannot_be_reached_is_reported() {
+async fn unreachable_etcd_is_reported() {
     check_error(&["up", "--store", "etcd=localhost:2379"], 2, &["invalid --store", "localhost:2379"]).await;
-    // Bound and closed again: nobody listens there.
+    // Bound and closed again, so nothing listens there.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let store = format!("etcd=http://{free}");
     check_error(&["up", "--listen", "127.0.0.1:0", "--store", &store], 1, &["etcd", &free.to_string()]).await;
@@ -269,9 +269,9 @@ async fn completion_scripts_name_the_commands() {
     }
 }
 
-/// The lines about nodes in the announcement.
+/// Lines about nodes in the announcement.
 fn node_lines(server: &Server) -> Vec<&str> {
-    // The first line has the name of the directory.
+    // The first line contains the name of the directory.
     server.announced.iter().skip(1).map(String::as_str).filter(|line| line.contains("node")).collect()
 }
 
@@ -285,20 +285,20 @@ async fn announcement_names_nodes_and_restart_with_fewer_deletes_them() {
     assert!(server.announced.iter().any(|line| line.starts_with("log: stderr")), "{:?}", server.announced);
     assert!(server.stop().await.success());
 
-    let simulated = |count: &str| format!("{count}: pods start by rule, no container runs");
+    let simulated = |count: &str| format!("{count}: pod status is simulated, no container runs");
     for (flags, expected) in [
         (&["--fake-nodes", "5"][..], vec![simulated("5 simulated nodes")]),
         (
             &["--fake-nodes", "1"],
             vec![
-                "4 simulated nodes of an earlier start deleted: this start asks for fewer".to_owned(),
+                "deleted 4 simulated nodes of an earlier start: --fake-nodes is lower now".to_owned(),
                 simulated("1 simulated node"),
             ],
         ),
         (
             &[],
             vec![
-                "1 simulated node of an earlier start deleted: this start asks for none".to_owned(),
+                "deleted 1 simulated node of an earlier start: --fake-nodes is not set now".to_owned(),
                 none[0].to_owned(),
             ],
         ),

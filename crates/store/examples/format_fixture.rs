@@ -1,8 +1,8 @@
-//! Writes the store that `tests/fixtures/format-N` is a copy of, with the format of today:
-//! `cargo run -p coracle-store --features testing --example format_fixture -- DIR`.
+//! Writes a store in the current format, the source of `tests/fixtures/format-N`: `cargo run -p coracle-store
+//! --features testing --example format_fixture -- DIR`.
 //!
-//! To be run once, when the format changes, and never again for that version: the fixture is
-//! what an older program left behind.
+//! Run it once when the format changes, and never again for that version: the fixture represents the files of an
+//! older program.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,8 +27,8 @@ async fn main() -> Result<(), Error> {
     store.close().await
 }
 
-/// Something of everything: a snapshot, several segments, history, a transaction, a deleted
-/// key and a prefix, a stamp, an expiry far away, a value long enough to be packed.
+/// Covers every record type: a snapshot, several segments, history, a transaction, a deleted key and a deleted
+/// prefix, a stamp, a distant expiry, a value long enough to be packed.
 async fn write(store: &Store) -> Result<(), Error> {
     let mut latest = Revision::INITIAL;
     for n in 0..40 {

@@ -1,7 +1,7 @@
-//! Numbers and byte strings in files and in values stored elsewhere: LEB128 lengths, then
-//! bytes. Decoding trusts nothing.
+//! Encoding of numbers and byte strings in files and etcd values: LEB128 lengths, then bytes. Decoding validates
+//! everything.
 
-/// Bytes that are not what an encoder wrote.
+/// The bytes are not a valid encoding.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -18,7 +18,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Takes values off the front of a slice.
+/// Reads values from the front of a slice.
 pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_round_trip_and_overlong_ones_are_refused() {
+    fn numbers_round_trip_and_overlong_ones_are_rejected() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
             put_varint(&mut out, number);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_end_is_refused() {
+    fn length_beyond_the_end_is_rejected() {
         let mut out = Vec::new();
         put_bytes(&mut out, b"abc");
         assert_eq!(Decoder::new(&out).bytes(), Ok(&b"abc"[..]));

@@ -1,4 +1,4 @@
-//! When history is given up.
+//! Compaction policy: when history is discarded.
 
 use std::time::Duration;
 
@@ -6,25 +6,23 @@ use coracle_base::Timestamp;
 
 use crate::revision::Revision;
 
-/// How much history to keep, for reads of past revisions and watches that start there.
+/// How much history to keep for reads of past revisions and watches that start there.
 ///
-/// Compaction is automatic. A watcher or a paged list that needs more than this gets
-/// [`crate::Error::Compacted`] and starts over. Bytes are those that only the history holds, as
-/// they are held in memory: values that are still current cost nothing, and long ones are
-/// packed. The log on disk packs them the same way, so these limits bound it too.
+/// Compaction is automatic. A watcher or a paginated list that needs older history gets [`crate::Error::Compacted`]
+/// and must relist. Byte limits count only superseded values, as held in memory: current values cost nothing, and
+/// long ones are packed. The log on disk packs them the same way, so these limits bound it too.
 #[derive(Clone, Debug)]
 pub struct CompactionPolicy {
-    /// Changes older than this go. Five minutes, as kube-apiserver tells its etcd.
+    /// Older changes are discarded. Five minutes, the interval at which kube-apiserver compacts etcd.
     pub max_age: Duration,
-    /// Beyond this many bytes, changes older than `min_age` go. What a busy server's history
-    /// may hold for good.
+    /// Above this size, changes older than `min_age` are discarded: the size that a busy server's history may have
+    /// permanently.
     pub max_bytes: u64,
-    /// Changes younger than this are kept beyond `max_bytes`, so that a burst of writes does
-    /// not make every watcher list again at once. Longer than the minute between two
-    /// bookmarks: a watcher that reconnects comes from its last bookmark.
+    /// Younger changes are kept above `max_bytes`, so that a burst of writes does not force every watcher to relist
+    /// at once. Longer than the minute between two bookmarks, because a watcher reconnects from its last bookmark.
     pub min_age: Duration,
-    /// Beyond this many bytes the oldest changes go, however young, so that a burst cannot fill
-    /// the memory. Enough for `min_age` and its slack at 1 000 writes of 2 KiB a second.
+    /// Above this size the oldest changes are discarded regardless of their age, so that a burst cannot exhaust the
+    /// memory. Suffices for `min_age` and its slack at 1 000 writes of 2 KiB per second.
     pub burst_bytes: u64,
 }
 
@@ -40,8 +38,8 @@ impl Default for CompactionPolicy {
 }
 
 impl CompactionPolicy {
-    /// The revision to compact to, given the kept commits (revision, time, bytes), oldest
-    /// first, that take up `bytes` in all.
+    /// The revision to compact to, given the kept commits (revision, time, bytes), oldest first, with a total size of
+    /// `bytes`.
     pub(crate) fn target(
         &self,
         now: Timestamp,
@@ -49,8 +47,8 @@ impl CompactionPolicy {
         commits: impl Iterator<Item = (Revision, Timestamp, u64)>,
     ) -> Option<Revision> {
         let (old, settled) = (now - self.max_age, now - self.min_age);
-        // Going below a limit by a part of it keeps the next write from compacting again. A small
-        // part where young changes go: each of them may cost a watcher its place.
+        // Compacts to a fraction below the limit, so that the next write does not trigger compaction again. A small
+        // fraction for young changes, because discarding them may end watches.
         let enough = if bytes > self.max_bytes { self.max_bytes / 4 * 3 } else { u64::MAX };
         let at_most = if bytes > self.burst_bytes { self.burst_bytes / 8 * 7 } else { u64::MAX };
         let mut target = None;
@@ -65,8 +63,8 @@ impl CompactionPolicy {
         target
     }
 
-    /// When history that takes up `bytes` and begins with a commit made at `since` is to be
-    /// compacted, with some slack so that many commits go together.
+    /// When to compact history of `bytes` bytes whose oldest commit was made at `since`, with some slack so that many
+    /// commits are discarded together.
     pub(crate) fn due(&self, since: Timestamp, bytes: u64) -> Timestamp {
         if bytes > self.burst_bytes {
             since
@@ -77,8 +75,8 @@ impl CompactionPolicy {
         }
     }
 
-    /// Whether growing from one size to another makes compaction due earlier.
-    pub(crate) fn is_hurried_by(&self, before: u64, after: u64) -> bool {
+    /// Returns true if growth from `before` to `after` bytes makes compaction due earlier.
+    pub(crate) fn is_due_earlier_after(&self, before: u64, after: u64) -> bool {
         after > self.burst_bytes || before <= self.max_bytes && after > self.max_bytes
     }
 }
@@ -99,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn old_commits_go_and_young_ones_stay() {
+    fn old_commits_are_compacted() {
         let policy = policy(1_000, 1_000);
         assert_eq!(target(&policy, 10), Some(5));
         assert_eq!(target(&policy, 16), Some(7));
@@ -107,24 +105,24 @@ mod tests {
     }
 
     #[test]
-    fn too_many_bytes_go_unless_they_are_young() {
+    fn oversized_history_is_compacted_except_young_commits() {
         assert_eq!(target(&policy(400, 1_000), 12), Some(7), "down to three quarters of the limit");
         assert_eq!(target(&policy(100, 1_000), 10), Some(9), "but what is younger than two seconds stays");
         assert_eq!(target(&policy(100, 1_000), 6), Some(5));
     }
 
     #[test]
-    fn a_burst_goes_however_young() {
+    fn burst_is_compacted_regardless_of_age() {
         assert_eq!(target(&policy(100, 400), 6), Some(7), "down to seven eighths of the limit");
         assert_eq!(target(&policy(0, 0), 6), Some(9));
     }
 
     #[test]
-    fn compaction_is_due_the_earlier_the_more_there_is() {
+    fn larger_history_is_due_earlier() {
         let (policy, since) = (policy(100, 400), Timestamp::from_millis(1_000));
         let due = |bytes| policy.due(since, bytes).since(since).as_millis();
         assert_eq!((due(100), due(101), due(401)), (11_000, 2_200, 0));
-        assert!(policy.is_hurried_by(100, 101) && policy.is_hurried_by(400, 401));
-        assert!(!policy.is_hurried_by(101, 102) && !policy.is_hurried_by(1, 2));
+        assert!(policy.is_due_earlier_after(100, 101) && policy.is_due_earlier_after(400, 401));
+        assert!(!policy.is_due_earlier_after(101, 102) && !policy.is_due_earlier_after(1, 2));
     }
 }

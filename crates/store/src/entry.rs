@@ -1,4 +1,4 @@
-//! One version of one key, and the handle readers get to it.
+//! One version of a key, and the [`Entry`] through which readers access it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,20 +12,18 @@ use coracle_base::Timestamp;
 use crate::packed;
 use crate::revision::Revision;
 
-/// A key with its value and revisions, as of the snapshot it was read from.
-///
-/// Cloning shares the bytes.
+/// A key with its value and revisions, as of the snapshot it was read from. Clones share the bytes.
 #[derive(Clone)]
 pub struct Entry {
     version: Arc<Version>,
-    /// How many leading bytes of the key belong to the reader's scope and are not shown.
+    /// Length of the key's leading bytes that belong to the reader's scope and are hidden.
     scope_len: usize,
 }
 
-/// Identifies one version of one key in memory, to look up what was derived from it.
+/// Identifies one version of one key in memory, for caches of data derived from it.
 ///
-/// No other version has the same identity as long as a clone of it exists, which costs the memory of a version without
-/// its key and value.
+/// No other version has the same identity while a clone of it exists. A clone keeps the memory of the version alive,
+/// without key and value.
 #[derive(Clone)]
 pub struct EntryId(Weak<Version>);
 
@@ -43,31 +41,31 @@ impl Hash for EntryId {
     }
 }
 
-/// Everything an [`Entry`] is made of, for engines that receive entries from elsewhere.
+/// The fields of an [`Entry`], for engines that receive entries from elsewhere.
 #[derive(Clone, Debug)]
 pub struct EntryParts {
     /// The full key.
     pub key: Bytes,
-    /// The value as it was put, without the revision that readers see in it.
+    /// The value as written, without the revision stamp.
     pub value: Bytes,
-    /// Where in `value` readers see the decimal mod revision; see [`crate::Put::stamp_at`].
+    /// Offset in `value` at which readers see the decimal mod revision; see [`crate::Put::stamp_at`].
     pub stamp: Option<u32>,
-    /// When the key was created.
+    /// Revision at which the key was created.
     pub create_revision: Revision,
-    /// When this version was written.
+    /// Revision at which this version was written.
     pub mod_revision: Revision,
-    /// 1 for the first version since creation, then counting.
+    /// Number of writes since the key was created, starting at 1.
     pub version: u64,
-    /// When the key will be deleted, if it expires.
+    /// When the key expires, if it does.
     pub expires_at: Option<Timestamp>,
 }
 
-/// One version of one key: about 100 bytes beside the allocation for key and value.
+/// One version of a key: about 100 bytes in addition to the allocation for key and value.
 pub(crate) struct Version {
-    /// The key, then the value as readers see it, or packed: one allocation for both.
+    /// The key, then the value as readers see it, possibly packed, in one allocation.
     data: Bytes,
     key_len: u32,
-    /// How long the value is, if it is packed; `PLAIN` if it is not.
+    /// Length of the unpacked value; `PLAIN` if it is not packed.
     packed_from: u32,
     /// Offset in the value of the stamped revision; `NO_STAMP` if there is none.
     stamp: u32,
@@ -75,9 +73,9 @@ pub(crate) struct Version {
     modified: Revision,
     /// 0 marks a tombstone: the key does not exist from `modified` on.
     version: u64,
-    /// 0 for a key that does not expire.
+    /// 0 if the key does not expire.
     expires_ms: u64,
-    /// The version before this one, until compaction cuts it off.
+    /// The previous version, until compaction removes it.
     older: ArcSwapOption<Version>,
 }
 
@@ -86,14 +84,14 @@ const NO_STAMP: u32 = u32::MAX;
 const PLAIN: u32 = 0;
 
 impl Version {
-    /// A version that others look at and that is not kept for long.
-    pub(crate) fn live(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
+    /// A short-lived version, which is never packed.
+    pub(crate) fn plain(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
         let data = join(&parts.key, &parts.value, parts.stamp, parts.mod_revision);
         Self::of(parts, data, PLAIN, older)
     }
 
-    /// A version that is kept: a long value is packed if that makes it much shorter.
-    pub(crate) fn kept(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
+    /// A long-lived version: a long value is packed if that makes it much shorter.
+    pub(crate) fn packed(parts: &EntryParts, older: Option<Arc<Version>>) -> Arc<Self> {
         let data = join(&parts.key, &parts.value, parts.stamp, parts.mod_revision);
         match packed::pack(&data, parts.key.len()) {
             Some(packed) => Self::of(parts, packed, (data.len() - parts.key.len()) as u32, older),
@@ -153,12 +151,12 @@ impl Version {
         (self.expires_ms != 0).then(|| Timestamp::from_millis(self.expires_ms))
     }
 
-    /// Bytes of key and value.
+    /// Size of key and value in bytes.
     pub(crate) fn data_len(&self) -> usize {
         self.key_len as usize + self.value_len()
     }
 
-    /// What this version costs but for its fixed overhead.
+    /// Memory of this version, except its fixed overhead.
     pub(crate) fn memory_len(&self) -> usize {
         self.data.len()
     }
@@ -185,7 +183,7 @@ impl Version {
         }
     }
 
-    /// The version of this key that was current at `revision`, tombstones included.
+    /// The version of this key that was current at `revision`, including tombstones.
     pub(crate) fn at(self: &Arc<Self>, revision: Revision) -> Option<Arc<Version>> {
         let mut candidate = self.clone();
         while candidate.modified > revision {
@@ -195,15 +193,15 @@ impl Version {
         Some(candidate)
     }
 
-    /// Lets go of everything before this version.
+    /// Releases all previous versions.
     pub(crate) fn cut_older(&self) {
         self.older.store(None);
     }
 }
 
 impl Drop for Version {
-    /// Frees a long chain in a loop: the derived drop would recurse once per version and
-    /// overflow the stack on a key that was written often.
+    /// Frees a long chain in a loop: the derived drop would recurse once per version and overflow the stack on a key
+    /// that was written often.
     fn drop(&mut self) {
         let mut next = self.older.swap(None);
         while let Some(version) = next {
@@ -224,14 +222,14 @@ fn join(key: &[u8], value: &[u8], stamp: Option<u32>, revision: Revision) -> Byt
             data.extend_from_slice(after);
         }
     }
-    // Exact size: the slack of a vector would be kept as long as the value.
+    // Boxed to its exact size, because the spare capacity of a vector would live as long as the value.
     data.into_boxed_slice().into()
 }
 
 impl Entry {
-    /// An entry received from outside, such as from etcd.
+    /// Creates an entry received from outside, such as from etcd.
     pub fn from_parts(parts: &EntryParts) -> Self {
-        Self::new(Version::live(parts, None))
+        Self::new(Version::plain(parts, None))
     }
 
     pub(crate) fn new(version: Arc<Version>) -> Self {
@@ -248,17 +246,17 @@ impl Entry {
         &self.version.key()[self.scope_len..]
     }
 
-    /// The value, shared and not copied unless it is long and kept packed.
+    /// The value: shared without copying, unless it is packed.
     pub fn value(&self) -> Bytes {
         self.version.value()
     }
 
-    /// The value, borrowed unless it is long and kept packed.
+    /// The value: borrowed, unless it is packed.
     pub fn value_bytes(&self) -> Cow<'_, [u8]> {
         self.version.value_bytes()
     }
 
-    /// How long the value is.
+    /// Length of the value in bytes.
     pub fn value_len(&self) -> usize {
         self.version.value_len()
     }
@@ -268,38 +266,38 @@ impl Entry {
         EntryId(Arc::downgrade(&self.version))
     }
 
-    /// Whether something else holds this version, such as the index of an engine, so that a later read may return it
-    /// again.
+    /// Returns true if something else holds this version, such as the index of an engine, so that a later read may
+    /// return it again.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.version) > 1
     }
 
-    /// Whether both are the very same version, and not only alike.
+    /// Returns true if both are the same version in memory; equal content is not enough.
     pub fn is_same(&self, other: &Entry) -> bool {
         Arc::ptr_eq(&self.version, &other.version)
     }
 
-    /// The write that created the key.
+    /// Revision of the write that created the key.
     pub fn create_revision(&self) -> Revision {
         self.version.create
     }
 
-    /// The write that made this version.
+    /// Revision of the write that created this version.
     pub fn mod_revision(&self) -> Revision {
         self.version.modified
     }
 
-    /// 1 for the first version since creation, then counting.
+    /// Number of writes since the key was created, starting at 1.
     pub fn version(&self) -> u64 {
         self.version.version
     }
 
-    /// When the key will be deleted, if it expires.
+    /// When the key expires, if it does.
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.version.expires_at()
     }
 
-    /// The entry taken apart, the value as it was put: what to write to move it elsewhere.
+    /// The fields of the entry, with the value as it was written, to write it to another store.
     pub fn to_parts(&self) -> EntryParts {
         let version = &*self.version;
         let stamp = (version.stamp != NO_STAMP).then_some(version.stamp);
@@ -353,14 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stamped_value_shows_its_revision_and_can_be_taken_apart_again() {
+    fn stamped_value_contains_its_revision_and_can_be_unstamped() {
         let entry = Entry::from_parts(&parts(r#"{"rv":""}"#, Some(7), 1234));
         assert_eq!(entry.value(), r#"{"rv":"1234"}"#);
         assert_eq!(entry.to_parts().value, r#"{"rv":""}"#);
     }
 
     #[test]
-    fn identity_of_a_version_is_never_that_of_another() {
+    fn version_identity_is_unique() {
         let entry = Entry::from_parts(&parts("a", None, 1));
         let id = entry.id();
         assert!(id == entry.clone().id());
@@ -368,16 +366,16 @@ mod tests {
         let clone = entry.clone();
         assert!(entry.is_shared());
         drop((entry, clone));
-        // The memory of the first version is not used again while its identity exists.
+        // The memory of the first version is not reused while its identity exists.
         let others: Vec<Entry> = (0..100).map(|_| Entry::from_parts(&parts("a", None, 1))).collect();
         assert!(others.iter().all(|other| other.id() != id));
     }
 
     #[test]
-    fn a_long_value_is_kept_in_little_memory() {
+    fn long_value_is_stored_packed() {
         let value = format!(r#"{{"rv":"","text":"{}"}}"#, "as schemas have it ".repeat(4_000));
         let parts = EntryParts { value: value.clone().into(), ..parts("", Some(7), 1234) };
-        let entry = Entry::new(Version::kept(&parts, None));
+        let entry = Entry::new(Version::packed(&parts, None));
         assert!(entry.version.memory_len() < value.len() / 10, "{}", entry.version.memory_len());
         let seen = value.replacen(r#""rv":"""#, r#""rv":"1234""#, 1);
         assert_eq!((entry.key(), entry.value_len()), (&b"k"[..], seen.len()));
@@ -387,10 +385,10 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_many_versions_is_dropped_without_recursion() {
-        let mut latest = Version::live(&parts("v", None, 2), None);
+    fn long_version_chain_is_dropped_without_recursion() {
+        let mut latest = Version::plain(&parts("v", None, 2), None);
         for revision in 3..300_000 {
-            latest = Version::live(&parts("v", None, revision), Some(latest));
+            latest = Version::plain(&parts("v", None, revision), Some(latest));
         }
         assert_eq!(latest.at(Revision::new(2)).expect("kept").modified, Revision::new(2));
         drop(latest);

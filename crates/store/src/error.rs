@@ -1,4 +1,4 @@
-//! What can go wrong, with the data a caller needs to decide.
+//! Errors of the store, with the data that callers need to handle them.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,106 +9,105 @@ use crate::key;
 use crate::revision::Revision;
 use crate::txn::Expect;
 
-/// The store's result.
+/// Result of a store operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A lost comparison: what a transaction expected of a key, and what it found instead.
+/// A failed condition: the expected and the actual state of a key.
 #[derive(Clone, Debug)]
 pub struct Conflict {
-    /// The key, relative to the scope of the store that was asked.
+    /// The key, relative to the scope of the store handle.
     pub key: Vec<u8>,
-    /// What the transaction asked for.
+    /// The condition of the transaction.
     pub expected: Expect,
-    /// The key's entry when the transaction was refused, so that no second read is needed.
+    /// The key's entry when the transaction was rejected, so that the caller need not read it again.
     pub found: Option<Entry>,
 }
 
-/// Every failure of a store.
+/// Errors of a store.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A condition of the transaction did not hold; nothing was written.
     #[error("conflict on key {}", key::display(&.0.key))]
     Conflict(Box<Conflict>),
-    /// The revision asked for is no longer kept.
+    /// The requested revision has been compacted.
     #[error("revision {requested} has been compacted, the oldest kept is {oldest}")]
     Compacted {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
-        /// The oldest revision that can still be read and watched from.
+        /// The oldest revision available to reads and watches.
         oldest: Revision,
     },
-    /// The revision asked for has not been made yet.
+    /// The requested revision does not exist yet.
     #[error("revision {requested} is in the future, the latest is {current}")]
     FutureRevision {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The latest revision.
         current: Revision,
     },
-    /// Not a key.
+    /// The key is invalid.
     #[error("invalid key: {reason}")]
     InvalidKey {
-        /// Why not.
+        /// The violated rule.
         reason: &'static str,
     },
-    /// Not a transaction.
+    /// The transaction is invalid.
     #[error("invalid transaction: {reason}")]
     InvalidTxn {
-        /// Why not.
+        /// The violated rule.
         reason: String,
     },
-    /// A key, value or transaction over its limit.
+    /// A key, value or transaction exceeds its limit.
     #[error("{what} of {bytes} bytes is over the limit of {limit}")]
     TooLarge {
-        /// What is too large.
+        /// The part that is too large.
         what: &'static str,
         /// Its size.
         bytes: usize,
         /// The limit.
         limit: usize,
     },
-    /// The guard of the handle does not hold any more; nothing was written.
-    #[error("the guard {guard} does not hold any more")]
+    /// The guard of the handle no longer holds; nothing was written.
+    #[error("the guard {guard} no longer holds")]
     GuardLost {
         /// The name of the guard.
         guard: Arc<str>,
-        /// Its key, from the root of the store.
+        /// The guard's key, relative to the root of the store.
         key: Vec<u8>,
     },
-    /// [`crate::Store::update`] lost every one of its attempts.
+    /// [`crate::Store::update`] got a conflict on every attempt.
     #[error("gave up updating key {} after {attempts} conflicts", key::display(.key))]
     Contention {
         /// The key.
         key: Vec<u8>,
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
-    /// No space left for the log. Nothing was written; reads go on, and writes will too once
-    /// there is space.
+    /// No space left for the log. Nothing was written; reads work, and writes work again once there is space.
     #[error("no space left on the store's disk")]
     DiskFull {
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: Arc<io::Error>,
     },
-    /// Writing or syncing the log failed, so what is on the disk is unknown. All writes are
-    /// refused until the store is opened again.
+    /// Writing or syncing the log failed, so the state on disk is unknown. All writes are rejected until the store is
+    /// reopened.
     #[error("the store refuses writes since its log failed ({reason}); restart the server to reopen it")]
     Poisoned {
-        /// The first failure with all of its sources, the system's error among them.
+        /// The first failure with all of its sources, including the error of the operating system.
         reason: Arc<str>,
     },
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,
-    /// Another process has the directory open.
+    /// Another process has opened the directory.
     #[error("{} is in use by another process; stop it, or choose another directory", .path.display())]
     InUse {
         /// The directory.
         path: PathBuf,
     },
-    /// The files are of a format this program does not know.
+    /// The format of the files is not supported.
     #[error(
         "{} has format version {found}, this program reads up to {supported}; use a newer program",
         .path.display()
@@ -116,56 +115,56 @@ pub enum Error {
     UnknownFormat {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The format version of the file.
         found: u32,
-        /// The newest version known.
+        /// The newest supported version.
         supported: u32,
     },
-    /// Bytes that were durable are not what they were.
+    /// Durable data is corrupt.
     #[error("{} is damaged at offset {offset}: {detail}; {way_out}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Offset of the damage in the file.
         offset: u64,
-        /// What is wrong.
+        /// Description of the damage.
         detail: String,
-        /// What can be done about it.
+        /// How to recover.
         way_out: Box<crate::disk::WayOut>,
     },
-    /// The system refused a file operation.
+    /// The operating system rejected a file operation.
     #[error("cannot {operation} {}", .path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: Arc<io::Error>,
     },
-    /// A part of the store itself failed; its panic is in the log.
+    /// A task of the store panicked; the panic is in the log.
     #[error("the store failed: {0}")]
     Internal(String),
-    /// Settings that cannot work, such as a malformed endpoint.
+    /// Invalid settings, such as a malformed endpoint.
     #[error("{0}")]
     Config(String),
-    /// The etcd cluster does not answer; nothing was written.
+    /// The etcd cluster does not respond; nothing was written.
     #[error("etcd is unavailable: {0}; check that it runs and that its addresses are right")]
     Unavailable(String),
-    /// The etcd cluster stopped answering while it had the transaction: it may or may not
-    /// have been committed.
+    /// The etcd cluster stopped responding while it processed the transaction, which may or may not have been
+    /// committed.
     #[error("the outcome of the write is unknown: {0}")]
     OutcomeUnknown(String),
-    /// A value in etcd that this program did not write.
+    /// A value in etcd that was not written by this program.
     #[error("the value of key {} cannot be read: {detail}; it was not written by this program", key::display(.key))]
     Undecodable {
         /// The key.
         key: Vec<u8>,
-        /// What is wrong with it.
+        /// Description of the problem.
         detail: &'static str,
     },
-    /// The etcd cluster refused the request.
+    /// The etcd cluster rejected the request.
     #[error("etcd refused the request: {0}")]
     Refused(String),
 }
@@ -176,7 +175,7 @@ impl Error {
     }
 }
 
-/// An error with its sources on one line. A source that the text already contains is left out:
+/// Formats an error with its sources on one line. A source that is contained in the text already is omitted, because
 /// some errors repeat it.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -1,4 +1,4 @@
-//! Keys that delete themselves: when each is due.
+//! Index of expiring keys by their due time.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,8 +8,7 @@ use coracle_base::Timestamp;
 
 use crate::index::{Commit, Index};
 
-/// Due times of live keys that expire. Never larger than the number of such keys: a key
-/// that is written again gives up its old place.
+/// Due times of existing keys that expire. Rewriting a key replaces its due time, so there is at most one per key.
 #[derive(Default)]
 pub(crate) struct Expiry {
     due: Mutex<BTreeSet<(Timestamp, Bytes)>>,
@@ -17,7 +16,7 @@ pub(crate) struct Expiry {
 
 impl Expiry {
     fn lock(&self) -> MutexGuard<'_, BTreeSet<(Timestamp, Bytes)>> {
-        // Set operations leave the set whole even if an allocation panics.
+        // A panic while allocating leaves the set valid.
         self.due.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -28,7 +27,7 @@ impl Expiry {
         self.lock().extend(expiring);
     }
 
-    /// Takes note of commits; says whether the earliest due time may have moved.
+    /// Records commits; returns true if the earliest due time may have changed.
     pub(crate) fn note(&self, commits: &[Arc<Commit>]) -> bool {
         let mut due = None;
         let mut added = false;
@@ -38,7 +37,7 @@ impl Expiry {
             if was.is_none() && is.is_none() {
                 continue;
             }
-            // Taken only here, so that stores without expiring keys never touch the lock.
+            // Locked only here, so that stores without expiring keys never lock.
             let due = due.get_or_insert_with(|| self.lock());
             let key = Bytes::copy_from_slice(event.version.key());
             if let Some(was) = was {
@@ -56,7 +55,7 @@ impl Expiry {
         self.lock().first().map(|(due, _)| *due)
     }
 
-    /// Up to `limit` keys whose time has come. They stay until a commit deletes them.
+    /// Returns up to `limit` keys that are due. They are removed by the commits that delete them.
     pub(crate) fn due(&self, now: Timestamp, limit: usize) -> Vec<Bytes> {
         let due = self.lock();
         due.iter().take_while(|(at, _)| *at <= now).take(limit).map(|(_, key)| key.clone()).collect()

@@ -1,8 +1,8 @@
-//! A condition on one key that every commit through a handle has to meet, whatever the handle's scope is.
+//! A condition on one key for every commit through a store handle, whatever its scope is.
 //!
-//! It is for writers that may act only while they hold something that others can take from them. The key may be
-//! written again and again while it still says what it should; a commit that meets such a write is repeated, so
-//! whoever keeps the key up to date does not disturb those who depend on it.
+//! For writers that may only act while they hold something that can be taken from them, such as a lease. The key may
+//! be rewritten as long as its content still satisfies the guard; a commit that conflicts with such a write is
+//! retried, so renewing the key does not disturb the writers that depend on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,35 +15,35 @@ use crate::key;
 use crate::revision::Revision;
 use crate::txn::{Committed, Expect, Txn};
 
-/// How often a commit is repeated because the guard's key was written meanwhile. Each repetition means another write
-/// of that key between two commits that follow each other at once; a key that is written more often is no guard.
+/// Maximum retries of a commit because the guard's key was rewritten meanwhile. Each retry means another write of
+/// that key between two consecutive commits; a key that is written more often is no guard.
 const MAX_ATTEMPTS: u32 = 64;
 
-/// Whether an entry of the guard's key (`None`: the key does not exist) lets commits pass.
+/// Returns true if the entry of the guard's key satisfies the guard; `None` means that the key does not exist.
 type Holds = Box<dyn Fn(Option<&Entry>) -> bool + Send + Sync>;
 
-/// The condition of commits through a handle. See [`crate::Store::guard`].
+/// A condition for commits through a handle. See [`crate::Store::guard`].
 pub struct Guard {
     name: Arc<str>,
-    /// In the engine's terms: it lies outside of the scopes of those who depend on it.
+    /// The full key: it may be outside of the scopes of the handles that use it.
     key: Vec<u8>,
     holds: Holds,
-    /// The revision of the last entry that let commits pass; 0 before the first.
+    /// The revision of the last entry that satisfied the guard; 0 before the first.
     seen: AtomicU64,
 }
 
-/// Commits a transaction in the engine's terms if every guard holds.
+/// Commits a transaction with full keys if every guard holds.
 pub(crate) async fn commit(guards: &[Arc<Guard>], engine: &dyn Engine, txn: Txn) -> Result<Committed> {
     for _ in 0..MAX_ATTEMPTS {
         let conditions: Vec<_> = guards.iter().map(|guard| guard.condition()).collect();
         let mut guarded = txn.clone();
-        // Before all others: a writer that has lost a guard gets that error, and not another conflict.
+        // Before other conditions, so that a writer whose guard is lost gets that error and not another conflict.
         guarded.checks.splice(0..0, conditions.iter().cloned());
         let conflict = match engine.commit(guarded).await {
             Err(Error::Conflict(conflict)) => conflict,
             committed => return committed,
         };
-        // A condition of the transaction itself may be on the same key, with another expectation.
+        // The transaction may have a condition of its own on the same key.
         let lost = conditions.iter().position(|(key, expect)| is_condition(&conflict, key, *expect));
         match lost {
             Some(index) => guards[index].see(conflict.found.as_ref())?,
@@ -63,13 +63,13 @@ impl Guard {
         Self { name: name.into(), key, holds, seen: AtomicU64::new(0) }
     }
 
-    /// Notes that the entry of this revision lets commits pass, so that the first commit need not find it out.
+    /// Records that the entry of this revision satisfies the guard, which saves the first commit a retry.
     pub fn passed_at(&self, revision: Revision) {
         self.seen.fetch_max(revision.get(), Ordering::Relaxed);
     }
 
     fn condition(&self) -> (Vec<u8>, Expect) {
-        // No key has revision 0, so the first attempt finds the current entry.
+        // No key has revision 0, so the first attempt conflicts and returns the current entry.
         let seen = Revision::new(self.seen.load(Ordering::Relaxed));
         (self.key.clone(), Expect::ModRevision(seen))
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn conflicts_of_the_transaction_itself_are_returned() {
+    async fn conflict_of_the_transaction_itself_is_returned() {
         let store: Store = crate::memory::open(crate::memory::Options::default());
         let guarded = store.guarded(&store.guard("lock", "l", is_a));
         store.put(Put::new("l", "a1")).await.unwrap();

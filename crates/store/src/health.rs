@@ -1,8 +1,7 @@
-//! Whether a store accepts writes at the moment, and if not, why.
+//! Write health: whether a store accepts writes, and otherwise the reason.
 //!
-//! The engine records the failure when it refuses a write and clears it when writes work again.
-//! Each change is logged once, with its cause: the log of a server that refuses every write for
-//! an hour has one line about it, not one per request.
+//! The engine records the failure when it rejects a write, and clears it when writes work again. Each change is
+//! logged once with its cause: a server that rejects every write for an hour logs one line, not one per request.
 
 use std::sync::Arc;
 
@@ -10,14 +9,14 @@ use arc_swap::ArcSwapOption;
 
 use crate::error::{Error, Result, chain};
 
-/// The reason why writes are refused, if they are. Reading it costs one atomic load.
+/// The reason why writes are rejected, if they are. Reading it costs one atomic load.
 #[derive(Default)]
 pub(crate) struct WriteHealth {
     failure: ArcSwapOption<Error>,
 }
 
 impl WriteHealth {
-    /// The recorded failure as an error.
+    /// Returns the recorded failure as an error.
     pub(crate) fn check(&self) -> Result<()> {
         match &*self.failure.load() {
             Some(failure) => Err(Error::clone(failure)),
@@ -25,12 +24,12 @@ impl WriteHealth {
         }
     }
 
-    /// Whether writes are refused for lack of space, which ends without a restart.
+    /// Returns true if writes are rejected for lack of space, which needs no restart.
     pub(crate) fn is_disk_full(&self) -> bool {
         matches!(self.failure.load().as_deref(), Some(Error::DiskFull { .. }))
     }
 
-    /// Records a failure. A poisoned store stays poisoned, whatever fails afterwards.
+    /// Records a failure. A poisoned store stays poisoned after later failures.
     pub(crate) fn fail(&self, error: &Error) {
         let before = self.failure.load();
         let same_kind = before
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn write_health_keeps_the_poison_and_clears_the_rest() {
+    fn poisoned_health_is_not_cleared() {
         let health = WriteHealth::default();
         assert!(health.check().is_ok() && !health.is_disk_full());
         health.fail(&full());

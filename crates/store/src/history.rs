@@ -1,4 +1,4 @@
-//! The commits that are still kept, oldest first, for watches that start in the past.
+//! Kept commits, oldest first, for watches that start in the past.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,52 +11,52 @@ use crate::error::{Error, Result};
 use crate::index::Commit;
 use crate::revision::Revision;
 
-/// What a kept commit costs beside the values it keeps: its own allocation and a tombstone.
+/// Memory of a kept commit besides its values: its allocation and a tombstone.
 const COMMIT_OVERHEAD_BYTES: u64 = 160;
 
-/// How many commits are taken off in one go while the lock is held.
+/// Maximum number of commits removed per lock acquisition.
 const DROP_CHUNK: usize = 1024;
 
 pub(crate) struct History {
-    kept: Mutex<Kept>,
+    state: Mutex<State>,
 }
 
-struct Kept {
-    /// Ascending. Without gaps in their revisions, unless they follow a remote store that others write to as well.
+struct State {
+    /// In ascending order. Their revisions have no gaps, unless they mirror a remote store that has other writers.
     commits: VecDeque<Arc<Commit>>,
-    /// The oldest revision that can be read and watched from.
+    /// The oldest revision available to reads and watches.
     oldest: Revision,
     bytes: u64,
 }
 
-/// Figures for [`crate::Stats`] and for deciding on compaction.
+/// Figures for [`crate::Stats`] and for compaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {
     pub(crate) oldest: Revision,
     pub(crate) commits: u64,
     pub(crate) bytes: u64,
-    /// When the oldest commit was made.
+    /// Time of the oldest commit.
     pub(crate) since: Option<Timestamp>,
 }
 
 impl History {
     pub(crate) fn starting_at(oldest: Revision) -> Self {
-        Self { kept: Mutex::new(Kept { commits: VecDeque::new(), oldest, bytes: 0 }) }
+        Self { state: Mutex::new(State { commits: VecDeque::new(), oldest, bytes: 0 }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        // Nothing under this lock can panic half way, so a poisoned lock is still whole.
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code under this lock panics halfway, so a poisoned lock guards valid data.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Adds commits; returns the bytes that were held before them.
+    /// Adds commits; returns the previous size in bytes.
     pub(crate) fn push(&self, commits: &[Arc<Commit>]) -> u64 {
-        let mut kept = self.lock();
-        let before = kept.bytes;
+        let mut state = self.lock();
+        let before = state.bytes;
         for commit in commits {
-            debug_assert!(kept.commits.back().is_none_or(|last| last.revision < commit.revision));
-            kept.bytes += cost(commit);
-            kept.commits.push_back(commit.clone());
+            debug_assert!(state.commits.back().is_none_or(|last| last.revision < commit.revision));
+            state.bytes += cost(commit);
+            state.commits.push_back(commit.clone());
         }
         before
     }
@@ -65,44 +65,44 @@ impl History {
         self.lock().oldest
     }
 
-    /// Refuses a revision that is no longer kept.
+    /// Returns an error for a revision that has been compacted.
     pub(crate) fn check(&self, requested: Revision) -> Result<()> {
         let oldest = self.oldest();
         if requested < oldest { Err(Error::Compacted { requested, oldest }) } else { Ok(()) }
     }
 
-    /// Up to `limit` commits from `from` on.
+    /// Returns up to `limit` commits, starting at `from`.
     pub(crate) fn read(&self, from: Revision, limit: usize) -> Result<Vec<Arc<Commit>>> {
-        let kept = self.lock();
-        if from < kept.oldest {
-            return Err(Error::Compacted { requested: from, oldest: kept.oldest });
+        let state = self.lock();
+        if from < state.oldest {
+            return Err(Error::Compacted { requested: from, oldest: state.oldest });
         }
-        let skip = kept.position(from);
-        Ok(kept.commits.range(skip..).take(limit).cloned().collect())
+        let skip = state.position(from);
+        Ok(state.commits.range(skip..).take(limit).cloned().collect())
     }
 
     pub(crate) fn summary(&self) -> Summary {
-        let kept = self.lock();
+        let state = self.lock();
         Summary {
-            oldest: kept.oldest,
-            commits: kept.commits.len() as u64,
-            bytes: kept.bytes,
-            since: kept.commits.front().map(|commit| commit.at),
+            oldest: state.oldest,
+            commits: state.commits.len() as u64,
+            bytes: state.bytes,
+            since: state.commits.front().map(|commit| commit.at),
         }
     }
 
-    /// Up to which revision the policy would compact now.
+    /// The revision to which the policy would compact now.
     pub(crate) fn target(&self, policy: &CompactionPolicy, now: Timestamp) -> Option<Revision> {
-        let kept = self.lock();
-        let costs = kept.commits.iter().map(|commit| (commit.revision, commit.at, cost(commit)));
-        policy.target(now, kept.bytes, costs).filter(|target| *target > kept.oldest)
+        let state = self.lock();
+        let costs = state.commits.iter().map(|commit| (commit.revision, commit.at, cost(commit)));
+        policy.target(now, state.bytes, costs).filter(|target| *target > state.oldest)
     }
 
-    /// Gives up commits before `oldest` and the versions only they needed. Returns the
-    /// tombstones that no read can need any more, for the writer to purge.
+    /// Discards commits before `oldest` and the versions that only they need. Returns the tombstones that no read can
+    /// need any more, for the writer to purge.
     ///
-    /// Must not run while something reads a revision before `oldest` without checking it
-    /// again, which is why the keeper does one compaction or snapshot at a time.
+    /// Must not run while something reads a revision before `oldest` without checking it again; therefore the keeper
+    /// runs one compaction or snapshot at a time.
     pub(crate) fn forget(&self, oldest: Revision) -> Vec<Arc<Version>> {
         let mut dead = Vec::new();
         loop {
@@ -110,7 +110,7 @@ impl History {
             if commits.is_empty() {
                 return dead;
             }
-            // Freed here and not under the lock, where readers and the writer would wait.
+            // Freed without the lock, on which readers and the writer would wait.
             for event in commits.iter().flat_map(|commit| &commit.events) {
                 event.version.cut_older();
                 if !event.version.is_live() {
@@ -120,34 +120,34 @@ impl History {
         }
     }
 
-    /// Gives up all commits: history begins anew at `oldest`.
+    /// Discards all commits: history restarts at `oldest`.
     #[cfg(feature = "etcd")]
     pub(crate) fn restart(&self, oldest: Revision) {
-        let mut kept = self.lock();
-        kept.oldest = kept.oldest.max(oldest);
-        kept.bytes = 0;
-        let commits = std::mem::take(&mut kept.commits);
-        drop(kept);
-        // Freed here and not under the lock.
+        let mut state = self.lock();
+        state.oldest = state.oldest.max(oldest);
+        state.bytes = 0;
+        let commits = std::mem::take(&mut state.commits);
+        drop(state);
+        // Freed without the lock.
         drop(commits);
     }
 
     fn take_before(&self, oldest: Revision) -> Vec<Arc<Commit>> {
-        let mut kept = self.lock();
-        kept.oldest = kept.oldest.max(oldest);
-        let passed = kept.position(oldest).min(DROP_CHUNK);
-        let commits: Vec<_> = kept.commits.drain(..passed).collect();
-        kept.bytes -= commits.iter().map(|commit| cost(commit)).sum::<u64>();
-        if kept.commits.len() < kept.commits.capacity() / 4 {
-            let len = kept.commits.len();
-            kept.commits.shrink_to((len * 2).max(DROP_CHUNK));
+        let mut state = self.lock();
+        state.oldest = state.oldest.max(oldest);
+        let passed = state.position(oldest).min(DROP_CHUNK);
+        let commits: Vec<_> = state.commits.drain(..passed).collect();
+        state.bytes -= commits.iter().map(|commit| cost(commit)).sum::<u64>();
+        if state.commits.len() < state.commits.capacity() / 4 {
+            let len = state.commits.len();
+            state.commits.shrink_to((len * 2).max(DROP_CHUNK));
         }
         commits
     }
 }
 
-impl Kept {
-    /// Where the commit of `revision` is or would be.
+impl State {
+    /// Position of the commit of `revision`, or where it would be inserted.
     fn position(&self, revision: Revision) -> usize {
         self.commits.partition_point(|commit| commit.revision < revision)
     }

@@ -1,10 +1,9 @@
-//! Who is told of which commit.
+//! Delivers commits to live watchers.
 //!
-//! Live watchers are indexed by prefix, and those of all scopes by what follows the scope, so a write
-//! costs only those who watch it. Each has a
-//! short bounded queue of shared commits; whoever lets it fill up is taken off the list and
-//! reads on from history at its own pace. The writer never waits for any of this: it leaves
-//! commits in the history and rings; one task reads them there and hands them out.
+//! Watchers are indexed by prefix, and those of all scopes by the part of the key after the scope, so a write only
+//! costs time for its own watchers. Each watcher has a short bounded queue of shared commits; one whose queue is full
+//! is removed and continues from history at its own pace. The writer never waits: it adds commits to the history and
+//! wakes a task, which delivers them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,33 +18,33 @@ use crate::index::Commit;
 use crate::revision::Revision;
 use crate::watch::{Pattern, beyond_segment};
 
-/// Commits a watcher may be behind before it has to read them from history instead. Covers
-/// one group commit of the busiest writer; 64 pointers each, so thousands cost little.
+/// Commits by which a watcher may lag before it must read history instead. Covers one group commit of the busiest
+/// writer; 64 pointers each, so thousands of watchers cost little.
 const QUEUE_COMMITS: usize = 64;
 
-/// Commits handed out before others get a turn at the lock.
+/// Commits delivered before the lock is released.
 const DISPATCH_CHUNK: usize = 256;
 
 pub(crate) struct Hub {
     registry: Mutex<Registry>,
-    /// Up to where commits have been handed out.
+    /// The revision up to which commits have been delivered.
     dispatched: watched::Sender<Revision>,
-    bell: Notify,
+    new_commits: Notify,
 }
 
 #[derive(Default)]
 struct Registry {
     watchers: Watchers,
-    /// Those who watch any scope after a prefix, by that prefix. There are one or two.
-    of_scopes: BTreeMap<Box<[u8]>, Watchers>,
+    /// Watchers of any scope, by the prefix of the scopes. There are one or two prefixes.
+    any_scope: BTreeMap<Box<[u8]>, Watchers>,
     next_id: u64,
 }
 
 #[derive(Default)]
 struct Watchers {
     by_prefix: HashMap<Box<[u8]>, Vec<Watcher>>,
-    /// The lengths of all prefixes watched, with how many distinct prefixes have each: a key
-    /// is looked up once per length.
+    /// Lengths of all watched prefixes, with the number of distinct prefixes of each: a key is looked up once per
+    /// length.
     lengths: BTreeMap<usize, usize>,
 }
 
@@ -56,12 +55,12 @@ struct Watcher {
     resume: Arc<AtomicU64>,
 }
 
-/// A live watcher's end of its queue.
+/// The receiving end of a live watcher's queue.
 pub(crate) struct Subscription {
     pattern: Pattern,
     id: u64,
     pub(crate) queue: mpsc::Receiver<Arc<Commit>>,
-    /// Where to read on in history once the queue has ended; 0 while it has not.
+    /// The revision at which to continue in history after the queue has ended; 0 before that.
     resume: Arc<AtomicU64>,
 }
 
@@ -75,25 +74,29 @@ impl Subscription {
 
 impl Hub {
     pub(crate) fn starting_at(revision: Revision) -> Self {
-        Self { registry: Mutex::default(), dispatched: watched::Sender::new(revision), bell: Notify::new() }
+        Self {
+            registry: Mutex::default(),
+            dispatched: watched::Sender::new(revision),
+            new_commits: Notify::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
-        // The registry's updates are single steps; it is whole even if one panicked.
+        // Updates of the registry are single steps, so a poisoned lock guards valid data.
         self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Tells the dispatcher that there are new commits in the history.
-    pub(crate) fn ring(&self) {
-        self.bell.notify_one();
+    /// Wakes the dispatcher after commits were added to the history.
+    pub(crate) fn notify(&self) {
+        self.new_commits.notify_one();
     }
 
     pub(crate) fn dispatched(&self) -> watched::Receiver<Revision> {
         self.dispatched.subscribe()
     }
 
-    /// Joins the live watchers, unless commits from `from` on have been handed out already:
-    /// those must be read from history first.
+    /// Subscribes to live commits, unless commits from `from` on have already been delivered: these must be read from
+    /// history first.
     pub(crate) fn subscribe(&self, pattern: &Pattern, from: Revision) -> Option<Subscription> {
         let mut registry = self.lock();
         if *self.dispatched.borrow() >= from {
@@ -111,13 +114,13 @@ impl Hub {
         self.lock().remove(&subscription.pattern, subscription.id);
     }
 
-    /// Hands out commits as they come, until the store is closed.
+    /// Delivers commits as they arrive, until the store is closed.
     pub(crate) async fn dispatch(&self, history: &History, closed: &CancellationToken) {
         loop {
-            // Both branches only wait.
+            // Both branches are safe to drop: they only wait.
             tokio::select! {
                 biased;
-                () = self.bell.notified() => {}
+                () = self.new_commits.notified() => {}
                 () = closed.cancelled() => return,
             }
             while self.dispatch_chunk(history) {
@@ -126,7 +129,7 @@ impl Hub {
         }
     }
 
-    /// Hands out one portion; false when there was nothing left.
+    /// Delivers one chunk; returns false if there was nothing to deliver.
     fn dispatch_chunk(&self, history: &History) -> bool {
         let next = self.dispatched.borrow().next();
         let Ok(commits) = history.read(next, DISPATCH_CHUNK) else {
@@ -137,16 +140,16 @@ impl Hub {
         for commit in &commits {
             registry.deliver(commit);
         }
-        // Moved under the lock: `subscribe` must not see the old value after the delivery.
+        // Updated under the lock, so that `subscribe` cannot read the old value after the delivery.
         self.dispatched.send_replace(last.revision);
         true
     }
 
-    /// Compaction has passed the dispatcher: everyone reads on from history, and learns
-    /// there that it is gone.
+    /// Handles a compaction beyond the dispatcher's position: all watchers continue from history, which returns an
+    /// error.
     fn skip_to(&self, oldest: Revision, next: Revision) -> bool {
         let mut registry = self.lock();
-        registry.send_away(next);
+        registry.disconnect_all(next);
         self.dispatched.send_replace(Revision::new(oldest.get() - 1));
         true
     }
@@ -156,29 +159,29 @@ impl Registry {
     fn add(&mut self, pattern: &Pattern, watcher: Watcher) {
         match &pattern.beyond {
             None => self.watchers.add(&pattern.prefix, watcher),
-            Some(beyond) => self.of_scopes.entry(pattern.prefix.clone()).or_default().add(beyond, watcher),
+            Some(beyond) => self.any_scope.entry(pattern.prefix.clone()).or_default().add(beyond, watcher),
         }
     }
 
     fn remove(&mut self, pattern: &Pattern, id: u64) {
         let Some(beyond) = &pattern.beyond else { return self.watchers.remove(&pattern.prefix, id) };
-        let Some(watchers) = self.of_scopes.get_mut(&pattern.prefix) else { return };
+        let Some(watchers) = self.any_scope.get_mut(&pattern.prefix) else { return };
         watchers.remove(beyond, id);
         if watchers.by_prefix.is_empty() {
-            self.of_scopes.remove(&pattern.prefix);
+            self.any_scope.remove(&pattern.prefix);
         }
     }
 
     fn deliver(&mut self, commit: &Arc<Commit>) {
         self.watchers.deliver(commit, |key| Some(key));
-        for (prefix, watchers) in &mut self.of_scopes {
+        for (prefix, watchers) in &mut self.any_scope {
             watchers.deliver(commit, |key| beyond_segment(key, prefix));
         }
-        self.of_scopes.retain(|_, watchers| !watchers.by_prefix.is_empty());
+        self.any_scope.retain(|_, watchers| !watchers.by_prefix.is_empty());
     }
 
-    fn send_away(&mut self, resume: Revision) {
-        for watchers in self.of_scopes.values().chain([&self.watchers]) {
+    fn disconnect_all(&mut self, resume: Revision) {
+        for watchers in self.any_scope.values().chain([&self.watchers]) {
             for watcher in watchers.by_prefix.values().flatten() {
                 watcher.resume.store(resume.max(watcher.from).get(), Ordering::Release);
             }
@@ -215,12 +218,12 @@ impl Watchers {
         }
     }
 
-    /// `part` is what watchers see of a key; none if it is nothing to them.
+    /// `part` returns the part of a key that prefixes are compared with; none if these watchers do not watch the key.
     fn deliver(&mut self, commit: &Arc<Commit>, part: impl Fn(&[u8]) -> Option<&[u8]>) {
         if self.by_prefix.is_empty() {
             return;
         }
-        // A commit goes once to each watcher, however many of its keys it watches.
+        // A commit is sent to each watcher once, however many of its keys match.
         let mut prefixes: HashSet<&[u8]> = HashSet::new();
         let mut full: Vec<(Box<[u8]>, u64)> = Vec::new();
         for key in commit.events.iter().filter_map(|event| part(event.version.key())) {
@@ -242,7 +245,7 @@ impl Watchers {
 }
 
 impl Watcher {
-    /// False if the watcher is to be taken off the list.
+    /// Returns false if the watcher must be removed.
     fn offer(&self, commit: &Arc<Commit>) -> bool {
         if commit.revision < self.from {
             return true;

@@ -1,8 +1,8 @@
-//! All keys in order, each with its latest version and, behind it, those before.
+//! All keys in order, each with its latest version, which links to the previous ones.
 //!
-//! A persistent map: cloning it is one pointer, so a reader's snapshot costs nothing and
-//! never holds up the writer. Deleted keys stay as tombstones until compaction has passed
-//! them, because reads of past revisions still need what lies behind.
+//! A persistent map: a clone copies one pointer, so a reader's snapshot is free and never blocks the writer. Deleted
+//! keys stay as tombstones until compaction has passed them, because reads of past revisions need the versions behind
+//! them.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -20,7 +20,7 @@ use crate::read::{Range, RangeRequest};
 use crate::revision::Revision;
 use crate::txn::{Committed, Op, Txn};
 
-/// One write: everything that changed at one revision.
+/// All changes of one revision.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) revision: Revision,
@@ -28,7 +28,7 @@ pub(crate) struct Commit {
     pub(crate) events: Box<[Event]>,
 }
 
-/// What happened to one key.
+/// A change of one key.
 #[derive(Clone)]
 pub(crate) struct Event {
     pub(crate) version: Arc<Version>,
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Event {
     }
 }
 
-/// A change to be made, its conditions already met: what the log keeps of a transaction.
+/// A change whose conditions have been checked, as stored in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Put { key: Bytes, value: Bytes, stamp: Option<u32>, expires_at: Option<Timestamp> },
@@ -49,7 +49,7 @@ pub(crate) enum Change {
     DeletePrefix { prefix: Bytes },
 }
 
-/// A change that another store has made, with the revisions it has there.
+/// A change made by another store, with its revisions there.
 #[cfg(feature = "etcd")]
 #[derive(Clone, Debug)]
 pub(crate) enum Mirrored {
@@ -57,10 +57,10 @@ pub(crate) enum Mirrored {
     Delete(Bytes),
 }
 
-/// A transaction that has been applied to an index but is not yet durable.
+/// A transaction that has been applied to an index but is not durable yet.
 pub(crate) struct Staged {
     pub(crate) committed: Committed,
-    /// What changed, with the changes to log; `None` if nothing did.
+    /// The commit, and the changes to log; `None` if nothing changed.
     pub(crate) effect: Option<(Arc<Commit>, Vec<Change>)>,
 }
 
@@ -93,7 +93,7 @@ impl PartialEq for Slot {
 
 impl Eq for Slot {}
 
-/// The state of a store at one revision, with what compaction has left of the past.
+/// State of a store at one revision, with the past versions that compaction has kept.
 #[derive(Clone)]
 pub(crate) struct Index {
     latest: OrdSet<Slot>,
@@ -132,7 +132,7 @@ impl Index {
         self.latest.get(key).map(|Slot(version)| version).filter(|version| version.is_live())
     }
 
-    /// Live versions from the first key of the request on, as of `revision`.
+    /// Existing versions from the first key of the request on, as of `revision`.
     fn walk<'a>(
         &'a self,
         first: &'a [u8],
@@ -167,12 +167,12 @@ impl Index {
         self.walk(prefix, prefix, revision).count() as u64
     }
 
-    /// Every entry there was at `revision`, in key order.
+    /// Every entry that existed at `revision`, in key order.
     pub(crate) fn entries_at(&self, revision: Revision) -> impl Iterator<Item = Entry> {
         self.latest.iter().filter_map(move |Slot(latest)| visible(latest, revision)).map(Entry::new)
     }
 
-    /// Tests a transaction's conditions and applies it.
+    /// Checks a transaction's conditions and applies it.
     pub(crate) fn stage(&mut self, txn: Txn, now: Timestamp) -> Result<Staged> {
         for (key, expect) in txn.conditions() {
             let found = self.live(key);
@@ -198,8 +198,8 @@ impl Index {
         Ok(Staged { committed, effect: effect.map(|commit| (commit, changes)) })
     }
 
-    /// Makes changes at the next revision, or none at all if nothing changes. Also says how
-    /// many keys went with deleted prefixes.
+    /// Applies changes at the next revision; none if nothing changes. Also returns the number of keys deleted by
+    /// prefix.
     pub(crate) fn apply(&mut self, changes: &[Change], at: Timestamp) -> (Option<Arc<Commit>>, u64) {
         let revision = self.revision.next();
         let mut events = Vec::with_capacity(changes.len());
@@ -224,7 +224,7 @@ impl Index {
         (Some(Arc::new(Commit { revision, at, events: events.into() })), deleted)
     }
 
-    /// Takes over a commit of the store that this index mirrors; one without changes only moves the revision on.
+    /// Applies a commit of the mirrored store; one without changes only advances the revision.
     #[cfg(feature = "etcd")]
     pub(crate) fn follow<'a>(
         &mut self,
@@ -236,7 +236,7 @@ impl Index {
             Mirrored::Put(parts) => {
                 let latest = self.latest.get(&parts.key[..]).map(|Slot(version)| version.clone());
                 let previous = latest.clone().filter(|version| version.is_live());
-                let version = Version::kept(parts, latest);
+                let version = Version::packed(parts, latest);
                 self.replace(&version, previous.as_deref());
                 Some(Event { version, previous })
             }
@@ -266,7 +266,7 @@ impl Index {
             version: previous.as_ref().map_or(1, |version| version.version() + 1),
             expires_at,
         };
-        let version = Version::kept(&parts, latest);
+        let version = Version::packed(&parts, latest);
         self.replace(&version, previous.as_deref());
         Event { version, previous }
     }
@@ -279,8 +279,8 @@ impl Index {
     }
 
     fn delete_prefix(&mut self, revision: Revision, prefix: &[u8], events: &mut Vec<Event>) {
-        let doomed: Vec<Arc<Version>> = self.walk(prefix, prefix, self.revision).collect();
-        events.extend(doomed.iter().filter_map(|version| self.delete(revision, version.key())));
+        let deleted: Vec<Arc<Version>> = self.walk(prefix, prefix, self.revision).collect();
+        events.extend(deleted.iter().filter_map(|version| self.delete(revision, version.key())));
     }
 
     fn replace(&mut self, version: &Arc<Version>, previous: Option<&Version>) {
@@ -295,12 +295,12 @@ impl Index {
         self.latest.insert(Slot(version.clone()));
     }
 
-    /// Adds an entry of a snapshot, which carries its own revisions.
+    /// Adds an entry of a snapshot with its revisions.
     pub(crate) fn restore(&mut self, parts: &EntryParts) {
-        self.replace(&Version::kept(parts, None), None);
+        self.replace(&Version::packed(parts, None), None);
     }
 
-    /// Forgets a tombstone that compaction has passed, unless the key was written since.
+    /// Removes a tombstone that compaction has passed, unless the key was written again.
     pub(crate) fn purge(&mut self, tombstone: &Arc<Version>) {
         let key = tombstone.key();
         if self.latest.get(key).is_some_and(|Slot(latest)| Arc::ptr_eq(latest, tombstone)) {

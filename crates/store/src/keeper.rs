@@ -1,7 +1,7 @@
-//! The task that compacts history and deletes keys whose time has come.
+//! The task that compacts history and deletes expired keys.
 //!
-//! It sleeps until the earliest of these is due and is woken when that changes: an idle
-//! store with nothing to forget does nothing at all.
+//! It sleeps until the earliest of these is due, and is woken when that time changes: an idle store without pending
+//! work causes no wakeups.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,30 +15,30 @@ use crate::local::Local;
 use crate::revision::Revision;
 use crate::txn::{Delete, Expect, Txn};
 
-/// Expired keys deleted before the keeper looks at the clock again.
+/// Expired keys that are deleted before the clock is read again.
 const EXPIRE_CHUNK: usize = 256;
 
-/// After a failure (a full disk, say) upkeep is tried again this much later.
+/// Delay before maintenance is retried after a failure, such as a full disk.
 const RETRY_MS: u64 = 5_000;
 
-/// A compaction that somebody asked for.
+/// A compaction requested by a caller.
 pub(crate) struct CompactRequest {
     pub(crate) oldest: Revision,
     pub(crate) reply: oneshot::Sender<Result<()>>,
 }
 
-/// Runs until the store is closed; what it is doing then, it finishes or gives up in order.
+/// Runs until the store is closed; work in progress is finished or aborted cleanly.
 pub(crate) async fn run(engine: Arc<impl Writer>, mut requests: mpsc::Receiver<CompactRequest>) {
     let local = engine.local().clone();
     let mut retry_at = None;
     loop {
         let due = if retry_at.is_some() { retry_at } else { next_due(&local) };
-        // Every branch may be dropped: they wait and do nothing else.
+        // All branches are safe to drop: they only wait.
         tokio::select! {
             biased;
             () = local.closed.cancelled() => return,
             Some(request) = requests.recv() => {
-                // Whoever no longer waits has dropped its end.
+                // The send fails if the caller no longer waits.
                 let _ = request.reply.send(engine.compact(request.oldest).await);
                 continue;
             }
@@ -49,7 +49,7 @@ pub(crate) async fn run(engine: Arc<impl Writer>, mut requests: mpsc::Receiver<C
             Ok(()) => None,
             Err(Error::Closed) => return,
             Err(error) => {
-                tracing::warn!(%error, "store upkeep failed, will be tried again");
+                tracing::warn!(%error, "store maintenance failed, will be retried");
                 Some(local.clock.now() + Duration::from_millis(RETRY_MS))
             }
         };
@@ -69,10 +69,10 @@ async fn sleep(local: &Local, due: Option<Timestamp>) {
 }
 
 async fn keep(engine: &impl Writer) -> Result<()> {
-    // Each step is tried whatever became of the others: compaction may be what makes room.
+    // Each step runs regardless of the others' results: compaction may free the space that they need.
     let compacted = compact_if_due(engine).await;
     if engine.local().health.is_disk_full() {
-        // The failure is recorded and logged already; the next attempt comes with the clock.
+        // The failure has been recorded and logged; the next run retries.
         let _ = engine.retest_space().await;
     }
     expire(engine).await.and(compacted)
@@ -96,7 +96,7 @@ async fn expire(engine: &impl Writer) -> Result<()> {
             let Some(entry) = local.snapshot().get(&key) else { continue };
             let expect = Expect::ModRevision(entry.mod_revision());
             match engine.commit(Txn::new().delete(Delete::new(key).expect(expect))).await {
-                // Written again in the meantime: it has a new due time, or none.
+                // Rewritten meanwhile: the key has a new due time, or none.
                 Ok(_) | Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }

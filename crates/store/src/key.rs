@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// The longest key, scope included. Kubernetes' longest (group, resource, a namespace of 63
-/// and a name of 253 bytes, a tenant before them) stays under 1 KiB; the rest is headroom.
+/// Maximum key length, including the scope. The longest Kubernetes key (tenant, group, resource, a namespace of 63
+/// and a name of 253 bytes) is below 1 KiB; the rest is headroom.
 pub const MAX_KEY_BYTES: usize = 4096;
 
 pub(crate) fn check(key: &[u8]) -> Result<()> {
@@ -24,7 +24,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// A key for messages: readable where it is text.
+/// Formats a key for messages, readable if it is text.
 pub(crate) fn display(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_bounds() {
+    fn empty_and_oversized_keys_are_rejected() {
         assert!(check(b"").is_err());
         assert!(check(&[b'k'; MAX_KEY_BYTES]).is_ok());
         assert!(check(&[b'k'; MAX_KEY_BYTES + 1]).is_err());

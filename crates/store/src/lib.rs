@@ -1,19 +1,19 @@
-//! Revisioned bytes: the store everything else in Coracle stands on.
+//! Revisioned key-value store, on which the rest of Coracle is built.
 //!
-//! It knows keys, values and revisions and not one word of Kubernetes. The semantics are
-//! etcd's, because the rules of `resourceVersion` are written for them:
+//! It stores keys, values and revisions, and contains nothing specific to Kubernetes. Its semantics are etcd's,
+//! because Kubernetes defines `resourceVersion` in terms of them:
 //!
-//! - one global, strictly increasing [`Revision`]; every write makes exactly one;
+//! - one global, strictly increasing [`Revision`]; every write creates exactly one;
 //! - conditional puts and deletes, small transactions, an update helper ([`Store::update`]);
-//! - reads and ordered ranges at the latest or at any past revision still kept, each with
-//!   the revision of the one snapshot it was taken from;
-//! - watches: history first, then live, in order, without gap or duplicate;
+//! - reads and ordered ranges at the latest or at any past revision that is kept, each with the revision of its
+//!   snapshot;
+//! - watches: history first, then live, in order, without gaps or duplicates;
 //! - compaction of old revisions, expiry of keys;
-//! - scopes: a [`Store`] narrowed to a key prefix it cannot leave ([`Store::scope`]), with
-//!   entries beneath it that many scopes share ([`Store::over`]).
+//! - scopes: a [`Store`] confined to a key prefix ([`Store::scope`]), optionally over shared base entries
+//!   ([`Store::over`]).
 //!
-//! Three engines stand behind the [`Engine`] trait: [`memory`], [`disk`] and `etcd` (with
-//! the feature of that name). All of them pass the suite in `contract`.
+//! Three engines implement the [`Engine`] trait: [`memory`], [`disk`] and `etcd` (with the feature of that name). All
+//! of them pass the test suite in `contract`.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

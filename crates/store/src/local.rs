@@ -1,7 +1,7 @@
-//! What the engines in this process share: published snapshots, history, live watches.
+//! State shared by the in-process engines: published snapshots, history, live watches.
 //!
-//! One writer, whoever it is, changes its own working copy of the index and then publishes
-//! it. Readers take the published one and are never in its way.
+//! A single writer changes its own working copy of the index and then publishes it. Readers use the published one and
+//! never block the writer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::read::{At, Count, Get, Range, RangeRequest};
 use crate::revision::Revision;
 use crate::watch::{Pattern, ProgressHandle, Watch, WatchEvent, WatchRequest, WatchSource};
 
-/// Commits a watcher takes from history in one go, so that one that is far behind neither
-/// holds the lock for long nor keeps much.
+/// Commits that a watcher reads from history at once, so that a lagging watcher neither holds the lock for long nor
+/// keeps many commits alive.
 const CATCH_UP_CHUNK: usize = 256;
 
 /// State shared by readers, watchers, the writer and the keeper of one store.
@@ -39,12 +39,12 @@ pub(crate) struct Local {
     pub(crate) health: WriteHealth,
     pub(crate) clock: Clock,
     pub(crate) policy: CompactionPolicy,
-    /// Rung when the keeper may have something to do earlier than it thinks.
+    /// Notified when the keeper's next work may be due earlier.
     pub(crate) upkeep: Notify,
     pub(crate) closed: CancellationToken,
-    /// Whether it is: the token would have to be locked by every reader to tell.
+    /// Mirrors `closed`: checking the token would take a lock on every read.
     is_closed: AtomicBool,
-    /// Watches that exist, whether they listen or still read history.
+    /// Number of watches, live or reading history.
     watchers: AtomicU64,
 }
 
@@ -72,44 +72,43 @@ impl Local {
         self.published.load_full()
     }
 
-    /// Makes commits visible: first to readers, then to watchers, so that whoever hears of a
-    /// change can also read it.
+    /// Makes commits visible, first to readers, then to watchers, so that an observed change can also be read.
     pub(crate) fn publish(&self, index: Index, commits: &[Arc<Commit>]) {
         self.published.store(Arc::new(index));
         if commits.is_empty() {
             return;
         }
         let before = self.history.push(commits);
-        self.hub.ring();
+        self.hub.notify();
         let expiry_moved = self.expiry.note(commits);
         let history = self.history.summary();
-        let crowded = self.policy.is_hurried_by(before, history.bytes);
-        // With no more than one commit before these the keeper had nothing to wait for.
-        let begins_to_age = history.commits <= commits.len() as u64 + 1;
-        if expiry_moved || crowded || begins_to_age {
+        let due_earlier = self.policy.is_due_earlier_after(before, history.bytes);
+        // With at most one earlier commit the keeper had nothing to wait for.
+        let has_first_commits = history.commits <= commits.len() as u64 + 1;
+        if expiry_moved || due_earlier || has_first_commits {
             self.upkeep.notify_one();
         }
     }
 
-    /// Serves another index, which nothing led to that watchers could be told: those who are not past its revision
-    /// learn that history has been compacted.
+    /// Replaces the index by one without continuous history. Watches that have not passed its revision get an error
+    /// that history has been compacted.
     #[cfg(feature = "etcd")]
     pub(crate) fn restart(&self, index: Index) {
-        // First: no read may find the old history and look into the new index for it.
+        // First, so that no read finds the old history and looks up the new index for it.
         self.history.restart(index.revision().next());
         self.published.store(Arc::new(index));
-        self.hub.ring();
+        self.hub.notify();
     }
 
-    /// When compaction by policy is due, if it is.
+    /// When the policy requires compaction, if it does.
     pub(crate) fn compaction_due(&self) -> Option<Timestamp> {
         let summary = self.history.summary();
-        // One commit always stays, so a single one is nothing to wait for.
+        // One commit is always kept, so a single one needs no compaction.
         let since = summary.since.filter(|_| summary.commits > 1)?;
         Some(self.policy.due(since, summary.bytes))
     }
 
-    /// The revision to compact to now, if the policy says so.
+    /// The revision to compact to now, if the policy requires it.
     pub(crate) fn compaction_target(&self) -> Option<Revision> {
         let summary = self.history.summary();
         let now = self.clock.now();
@@ -119,7 +118,7 @@ impl Local {
         self.history.target(&self.policy, now)
     }
 
-    /// From now on everything is refused, and whoever waits learns it.
+    /// Rejects all further operations, and wakes waiting ones with an error.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.closed.cancel();
@@ -161,8 +160,8 @@ impl Local {
         }
     }
 
-    /// Reads the past. Compaction may pass while the read goes on and take away what it
-    /// needs, so the revision is checked again when it is done.
+    /// Reads a past revision. A concurrent compaction may remove data that it needs, so the revision is checked again
+    /// afterwards.
     fn at<T>(&self, index: &Index, requested: Revision, read: impl FnOnce(&Index) -> T) -> Result<T> {
         if requested > index.revision() {
             return Err(Error::FutureRevision { requested, current: index.revision() });
@@ -173,7 +172,7 @@ impl Local {
         Ok(result)
     }
 
-    /// Refuses what cannot be compacted to.
+    /// Returns an error if `oldest` cannot be compacted to.
     pub(crate) fn check_compactable(&self, oldest: Revision) -> Result<()> {
         self.check_open()?;
         let current = self.published.load().revision();
@@ -183,8 +182,8 @@ impl Local {
         Ok(())
     }
 
-    /// Gives up history before `oldest`; see [`History::forget`]. On a thread of its own:
-    /// freeing a long history takes a while.
+    /// Discards history before `oldest`; see [`History::forget`]. On a separate thread, because freeing a long
+    /// history takes a while.
     pub(crate) async fn forget(self: &Arc<Self>, oldest: Revision) -> Result<Vec<Arc<Version>>> {
         let local = self.clone();
         let work = Task::spawn_blocking("store-compact", move || local.history.forget(oldest));
@@ -223,31 +222,31 @@ impl Local {
             position,
             current: None,
             backlog: VecDeque::new(),
-            // At once if nothing has to be read from history first: a watch of keys that do not change then survives
-            // compaction, whether it is read or not.
+            // Immediately if no history has to be read first: a watch of keys that do not change then survives
+            // compaction, whether it is polled or not.
             live: self.hub.subscribe(&pattern, position),
             pattern,
             requests,
-            owed: None,
+            requested_progress: None,
         };
         Ok(Watch::new(Box::new(source), progress))
     }
 }
 
-/// A watch on a store in this process: reads history until it has caught up, then listens.
+/// A watch on an in-process store: reads history until it has caught up, then receives live commits.
 struct LocalWatch {
     local: Arc<Local>,
     pattern: Pattern,
-    /// The first revision not delivered in full.
+    /// The first revision that is not fully delivered.
     position: Revision,
-    /// The commit being delivered, and how many of its events have been looked at.
+    /// The commit being delivered, and the number of its events that have been processed.
     current: Option<(Arc<Commit>, usize)>,
     backlog: VecDeque<Arc<Commit>>,
     live: Option<Subscription>,
     dispatched: watched::Receiver<Revision>,
     requests: watch::Receiver<u64>,
-    /// Progress was asked for when the store stood at this revision.
-    owed: Option<Revision>,
+    /// Revision of the store when progress was requested.
+    requested_progress: Option<Revision>,
 }
 
 impl WatchSource for LocalWatch {
@@ -261,7 +260,7 @@ impl WatchSource for LocalWatch {
 }
 
 impl LocalWatch {
-    /// All state is in `self` and changes only between awaits, so dropping this is safe.
+    /// All state is in `self` and changes only between awaits, so the future is safe to drop.
     async fn next_event(&mut self) -> Result<WatchEvent> {
         loop {
             if let Some(event) = self.ready_event()? {
@@ -274,7 +273,7 @@ impl LocalWatch {
         }
     }
 
-    /// The next change that is there without waiting.
+    /// The next event that is available without waiting.
     fn ready_event(&mut self) -> Result<Option<WatchEvent>> {
         loop {
             self.local.check_open()?;
@@ -307,7 +306,7 @@ impl LocalWatch {
         None
     }
 
-    /// The next commit that is there without waiting.
+    /// The next commit that is available without waiting.
     fn next_ready(&mut self) -> Result<Option<Arc<Commit>>> {
         loop {
             if let Some(commit) = self.backlog.pop_front() {
@@ -324,7 +323,7 @@ impl LocalWatch {
         }
     }
 
-    /// The queue was full and has been read: go on from history where it ended.
+    /// The queue overflowed and has been drained: continue from history.
     fn fall_behind(&mut self) {
         if let Some(resume) = self.live.take().and_then(|live| live.resume_from()) {
             self.position = self.position.max(resume);
@@ -339,33 +338,33 @@ impl LocalWatch {
         Ok(())
     }
 
-    /// Answers a request for progress once everything it covers has been delivered. Called
-    /// only when nothing is ready.
+    /// Returns progress once everything that it covers has been delivered. Called only when no event is available.
     fn progress(&mut self) -> Option<WatchEvent> {
         if self.requests.has_changed().unwrap_or(false) {
             self.requests.mark_unchanged();
-            self.owed = Some(self.local.published.load().revision());
+            self.requested_progress = Some(self.local.published.load().revision());
         }
-        let owed = self.owed?;
+        let requested = self.requested_progress?;
         let dispatched = *self.dispatched.borrow_and_update();
         let drained =
             self.live.as_ref().is_some_and(|live| live.queue.is_empty() && live.resume_from().is_none());
-        if dispatched < owed || !drained {
+        if dispatched < requested || !drained {
             return None;
         }
-        self.owed = None;
+        self.requested_progress = None;
         self.position = self.position.max(dispatched.next());
         Some(WatchEvent::Progress { revision: dispatched })
     }
 
     async fn wait(&mut self) {
         let Some(live) = &mut self.live else { return };
-        // Each branch only wakes the loop; what is received is put into `self` at once.
+        // All branches are safe to drop: each only wakes the loop, and a received commit is stored in `self`
+        // immediately.
         tokio::select! {
             biased;
             commit = live.queue.recv() => self.backlog.extend(commit),
             Ok(()) = self.requests.changed() => self.requests.mark_changed(),
-            Ok(()) = self.dispatched.changed(), if self.owed.is_some() => {}
+            Ok(()) = self.dispatched.changed(), if self.requested_progress.is_some() => {}
             () = self.local.closed.cancelled() => {}
         }
     }

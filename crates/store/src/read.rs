@@ -1,4 +1,4 @@
-//! What a reader asks for and gets.
+//! Read requests and their results.
 
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -6,26 +6,26 @@ use crate::revision::Revision;
 
 /// The state to read: how recent it must be.
 ///
-/// Engines in this process have one copy of everything, so only [`At::Revision`] makes a difference there. Engines
-/// over a remote store may keep a copy that follows it; these levels say what that copy must be proven to include.
+/// In-process engines have a single copy of the data, so only [`At::Revision`] makes a difference. Engines over a
+/// remote store may serve reads from a mirror; these levels define which writes the mirror must be proven to include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum At {
-    /// The latest: linearizable. Sees every write acknowledged before the read began, by any process.
+    /// The latest state: linearizable. Includes every write that any process had acknowledged before the read began.
     #[default]
     Latest,
-    /// Exactly this past revision, which is still kept.
+    /// Exactly this past revision, which must not be compacted.
     Revision(Revision),
-    /// Any state that includes this revision. Fails with [`crate::Error::FutureRevision`] if the store has not come
-    /// that far, and does not wait.
+    /// Any state that includes this revision. Fails with [`crate::Error::FutureRevision`] if the store has not
+    /// reached it; does not wait.
     NotOlderThan(Revision),
-    /// The state in memory. Sees every write that this process has made or seen through the same engine, and may
-    /// lack later writes of other processes. For facts that the transaction depends on anyway (a conflict returns
+    /// The state in memory. Includes every write that this process has made or observed through the same engine, and
+    /// may lack later writes of other processes. For data that the transaction depends on anyway (a conflict returns
     /// the newer state), and for checks that kube-apiserver makes against an informer.
     Cached,
 }
 
 impl At {
-    /// The past revision asked for; `None`: a current state.
+    /// The requested past revision; `None` for a current state.
     pub(crate) fn past(self) -> Option<Revision> {
         match self {
             At::Revision(revision) => Some(revision),
@@ -33,7 +33,7 @@ impl At {
         }
     }
 
-    /// Refuses a current state at `found` that is older than what was asked for.
+    /// Returns an error if the current state `found` is older than requested.
     pub(crate) fn check(self, found: Revision) -> Result<()> {
         match self {
             At::NotOlderThan(requested) if requested > found => {
@@ -44,27 +44,27 @@ impl At {
     }
 }
 
-/// A key's entry, or its absence, with the snapshot's revision.
+/// A key's entry, if it exists, with the revision of the snapshot.
 #[derive(Clone, Debug)]
 pub struct Get {
     /// The entry, if the key exists.
     pub entry: Option<Entry>,
-    /// The revision of the snapshot that was read.
+    /// The revision of the snapshot.
     pub revision: Revision,
 }
 
-/// A question for keys in order.
+/// A range of keys in order.
 #[derive(Clone, Debug, Default)]
 pub struct RangeRequest {
     /// Only keys that start with this.
     pub prefix: Vec<u8>,
-    /// Begin with this key, or the first one after it; `None`: with the first of the prefix.
+    /// Start with this key, or the first one after it; `None` for the first of the prefix.
     pub start: Option<Vec<u8>>,
-    /// At most this many entries; 0: all of them.
+    /// Maximum number of entries; 0 for no limit.
     pub limit: usize,
-    /// When.
+    /// The state to read.
     pub at: At,
-    /// Also count the entries beyond the limit, at the cost of walking over them.
+    /// Also count the entries beyond the limit, at the cost of iterating over them.
     pub count_remaining: bool,
 }
 
@@ -74,35 +74,35 @@ impl RangeRequest {
         Self { prefix: prefix.into(), ..Self::default() }
     }
 
-    /// Begin at this key.
+    /// Starts at this key.
     #[must_use]
     pub fn start(mut self, start: impl Into<Vec<u8>>) -> Self {
         self.start = Some(start.into());
         self
     }
 
-    /// At most this many entries.
+    /// Limits the number of entries.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// At this revision.
+    /// Reads this revision.
     #[must_use]
     pub fn at(mut self, revision: Revision) -> Self {
         self.at = At::Revision(revision);
         self
     }
 
-    /// Count what lies beyond the limit.
+    /// Counts the entries beyond the limit.
     #[must_use]
     pub fn count_remaining(mut self) -> Self {
         self.count_remaining = true;
         self
     }
 
-    /// Where the walk begins: the later of prefix and start.
+    /// The first key of the iteration: the later of prefix and start.
     pub(crate) fn first_key(&self) -> &[u8] {
         match &self.start {
             Some(start) if *start > self.prefix => start,
@@ -116,19 +116,19 @@ impl RangeRequest {
 pub struct Range {
     /// The entries.
     pub entries: Vec<Entry>,
-    /// Whether there are more beyond the limit.
+    /// True if there are more entries beyond the limit.
     pub more: bool,
-    /// How many more, if that was asked for.
+    /// Number of entries beyond the limit, if requested.
     pub remaining: Option<u64>,
-    /// The revision of the snapshot that was read.
+    /// The revision of the snapshot.
     pub revision: Revision,
 }
 
-/// How many keys there are.
+/// The number of keys with a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// Keys that start with the prefix asked for.
+    /// Number of keys that start with the prefix.
     pub count: u64,
-    /// The revision of the snapshot that was read.
+    /// The revision of the snapshot.
     pub revision: Revision,
 }

@@ -1,15 +1,15 @@
-//! The one counter that orders all writes.
+//! The counter that orders all writes.
 
 use std::fmt;
 
 /// A position in the store's single sequence of writes.
 ///
-/// An empty store stands at [`Revision::INITIAL`], so no revision a client sees is ever 0.
+/// An empty store is at [`Revision::INITIAL`], so clients never see revision 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
 impl Revision {
-    /// The revision of a store that was never written to, as in etcd.
+    /// The revision of a store without writes, as in etcd.
     pub const INITIAL: Revision = Revision(1);
 
     /// The revision with this number.
@@ -22,10 +22,10 @@ impl Revision {
         self.0
     }
 
-    /// The one after this.
+    /// The next revision.
     #[must_use]
     pub const fn next(self) -> Self {
-        // 2^64 writes are out of reach; wrapping would reorder history, so stop instead.
+        // 2^64 writes are out of reach; wrapping would reorder history, so panic instead.
         Self(self.0.checked_add(1).expect("a store makes fewer than 2^64 revisions"))
     }
 }

@@ -1,4 +1,4 @@
-//! The handle everyone uses: an engine seen through a scope.
+//! The store handle: an engine confined to a scope.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::revision::Revision;
 use crate::txn::{Committed, Delete, Expect, Op, Put, Txn};
 use crate::watch::{Watch, WatchRequest};
 
-/// How often [`Store::update`] tries. Each lost attempt means that another writer got
-/// through, so only a key that everyone fights over comes near this.
+/// Maximum attempts of [`Store::update`]. Each conflict means that another writer succeeded, so only a heavily
+/// contended key comes near this limit.
 const MAX_UPDATE_ATTEMPTS: u32 = 256;
 
-/// Ends the name of a scope within a key, so that scope `a` cannot see into scope `ab`.
+/// Terminates the name of a scope within a key, so that scope `a` cannot access scope `ab`.
 pub(crate) const SCOPE_END: u8 = b'/';
 
-/// A store, or the part of one under a prefix. Cheap to clone.
+/// A store, or the part of one with a key prefix. Cheap to clone.
 ///
-/// All keys given and returned are relative to the scope; there is no way out of it. A scope
-/// that holds no key costs nothing: it is this handle and no more.
+/// All keys passed and returned are relative to the scope, and keys outside of it are inaccessible. A scope without
+/// keys costs nothing: it only exists in this handle.
 #[derive(Clone)]
 pub struct Store {
     engine: Arc<dyn Engine>,
@@ -32,12 +32,12 @@ pub struct Store {
     guards: Arc<[Arc<Guard>]>,
 }
 
-/// What [`Store::update`] is to do with a key.
+/// The action of [`Store::update`] on a key.
 #[derive(Debug)]
 pub enum Update {
-    /// Leave it as it is.
+    /// Leave it unchanged.
     Keep,
-    /// Write this value. The key and the condition are filled in.
+    /// Write this value. Key and condition are filled in.
     Put(Put),
     /// Delete it.
     Delete,
@@ -50,27 +50,27 @@ impl Update {
     }
 }
 
-/// What [`Store::update`] did.
+/// The result of [`Store::update`].
 #[derive(Debug)]
 pub struct Updated {
-    /// The revision of the write, or of the state that was left as it is.
+    /// The revision of the write, or of the state that was left unchanged.
     pub revision: Revision,
-    /// What the key was before.
+    /// The entry before the update, if there was one.
     pub previous: Option<Entry>,
-    /// Whether anything was written.
+    /// True if anything was written.
     pub changed: bool,
 }
 
 impl Store {
-    /// The whole of an engine.
+    /// A handle to the whole engine.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         Self { engine, scope: Arc::from([]), guards: Arc::from([]) }
     }
 
-    /// The part of this store that belongs to `name`. Nothing is written for it.
+    /// The scope called `name`. Writes nothing.
     ///
     /// # Errors
-    /// If the name is empty or contains a slash: it could then reach into another scope.
+    /// If the name is empty or contains a slash, which could give access to another scope.
     pub fn scope(&self, name: &str) -> Result<Store> {
         if name.is_empty() || name.as_bytes().contains(&SCOPE_END) {
             return Err(Error::InvalidKey { reason: "the name of a scope is not empty and has no slash" });
@@ -81,8 +81,8 @@ impl Store {
         Ok(Store { engine: self.engine.clone(), scope: scope.into(), guards: self.guards.clone() })
     }
 
-    /// A condition on a key of this scope, for handles of this or any other scope of the same engine: `holds` judges
-    /// the key's entry (`None`: it does not exist). The name is for errors. Not for a scope over a [`Base`].
+    /// Creates a condition on a key of this scope, for handles of this or any other scope of the same engine: `holds`
+    /// checks the key's entry (`None` if it does not exist). The name is for errors. Not for a scope over a [`Base`].
     pub fn guard(
         &self,
         name: &str,
@@ -92,54 +92,55 @@ impl Store {
         Arc::new(Guard::new(name, self.full_key(key.as_ref()), Box::new(holds)))
     }
 
-    /// This scope, and all scopes within it, written to only while this guard and those that the handle already has
-    /// hold. Commits fail with [`Error::GuardLost`] otherwise. Call it before [`Store::over`], whose keys are its own.
+    /// A handle to this scope, and all scopes within it, whose commits require this guard in addition to the handle's
+    /// own. Otherwise they fail with [`Error::GuardLost`]. Call it before [`Store::over`], which changes the meaning
+    /// of keys.
     #[must_use]
     pub fn guarded(&self, guard: &Arc<Guard>) -> Store {
         let guards = self.guards.iter().chain([guard]).cloned().collect();
         Store { guards, ..self.clone() }
     }
 
-    /// This scope, in which the entries of `base` are there without having been written; see
+    /// A handle to this scope that also shows the entries of `base`, which are not written to the store; see
     /// [`Base`].
     #[must_use]
     pub fn over(&self, base: Arc<dyn Base>) -> Store {
         Store::new(Arc::new(Layered::new(self.clone(), base)))
     }
 
-    /// Deletes every key of this store's scope at one revision, and says how many.
+    /// Deletes every key of this scope at one revision; returns their number.
     pub async fn drop_scope(&self) -> Result<u64> {
         let committed = self.commit(Txn::new().delete_prefix([])).await?;
         Ok(committed.deleted)
     }
 
-    /// A key at the latest revision.
+    /// Reads a key at the latest revision.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Get> {
         self.get_at(key, At::Latest).await
     }
 
-    /// A key at some revision.
+    /// Reads a key at some revision.
     pub async fn get_at(&self, key: impl AsRef<[u8]>, at: At) -> Result<Get> {
         let get = if self.scope.is_empty() {
             self.engine.get(key.as_ref(), at).await?
         } else {
             self.engine.get(&self.full_key(key.as_ref()), at).await?
         };
-        Ok(Get { entry: get.entry.map(|entry| self.shown(entry)), revision: get.revision })
+        Ok(Get { entry: get.entry.map(|entry| self.scoped(entry)), revision: get.revision })
     }
 
-    /// Keys in order, all from one snapshot.
+    /// Reads keys in order, all from one snapshot.
     pub async fn range(&self, mut request: RangeRequest) -> Result<Range> {
         request.prefix = self.full_key(&request.prefix);
         request.start = request.start.map(|start| self.full_key(&start));
         let mut range = self.engine.range(request).await?;
         if !self.scope.is_empty() {
-            range.entries = range.entries.into_iter().map(|entry| self.shown(entry)).collect();
+            range.entries = range.entries.into_iter().map(|entry| self.scoped(entry)).collect();
         }
         Ok(range)
     }
 
-    /// How many keys start with `prefix`, at some revision.
+    /// Counts the keys that start with `prefix`, at some revision.
     pub async fn count(&self, prefix: impl AsRef<[u8]>, at: At) -> Result<Count> {
         self.engine.count(&self.full_key(prefix.as_ref()), at).await
     }
@@ -154,30 +155,28 @@ impl Store {
         self.commit(Txn::new().delete(delete)).await
     }
 
-    /// Carries out a transaction. Dropped before it returns, it is carried out whole or not
-    /// at all.
+    /// Executes a transaction. If the future is dropped, the transaction is executed as a whole or not at all.
     pub async fn commit(&self, txn: Txn) -> Result<Committed> {
         txn.validate()?;
         self.commit_valid(txn).await
     }
 
-    /// Carries out a transaction that has been validated.
+    /// Executes a validated transaction.
     pub(crate) async fn commit_valid(&self, txn: Txn) -> Result<Committed> {
         let txn = self.full_txn(txn)?;
         let committed = match &*self.guards {
             [] => self.engine.commit(txn).await,
             guards => guard::commit(guards, &*self.engine, txn).await,
         };
-        let mut committed = committed.map_err(|error| self.shown_error(error))?;
+        let mut committed = committed.map_err(|error| self.scoped_error(error))?;
         if !self.scope.is_empty() {
             let previous = committed.previous.into_iter();
-            committed.previous = previous.map(|entry| entry.map(|entry| self.shown(entry))).collect();
+            committed.previous = previous.map(|entry| entry.map(|entry| self.scoped(entry))).collect();
         }
         Ok(committed)
     }
 
-    /// Changes a key as `change` says, which sees its current entry and is asked again
-    /// whenever another writer was faster.
+    /// Updates a key: calls `change` with the current entry, and again after a conflict with another writer.
     pub async fn update<F, E>(&self, key: impl AsRef<[u8]>, mut change: F) -> Result<Updated, E>
     where
         F: FnMut(Option<&Entry>) -> Result<Update, E>,
@@ -213,37 +212,36 @@ impl Store {
         Ok(self.engine.watch(request).await?.in_scope(self.scope.len()))
     }
 
-    /// Gives up history before `revision`, for all scopes: there is one sequence.
+    /// Discards history before `revision`, for all scopes, because they share one sequence.
     pub async fn compact(&self, revision: Revision) -> Result<()> {
         self.engine.compact(revision).await
     }
 
-    /// Figures about the engine, over all scopes.
+    /// Statistics of the engine, over all scopes.
     pub async fn stats(&self) -> Result<Stats> {
         self.engine.stats().await
     }
 
-    /// How many commits may be under way at once and still be carried out in the order in
-    /// which they were begun.
+    /// Maximum number of concurrent commits that are still executed in the order in which they were started.
     pub fn commit_window(&self) -> usize {
         self.engine.commit_window()
     }
 
-    /// Whether the engine accepts writes at the moment; the error says why not. Costs no I/O:
-    /// it reports the outcome of the last write, or of the engine's own later test.
+    /// Returns an error if the engine rejects writes at the moment. Costs no I/O: it reports the result of the last
+    /// write, or of the engine's own retest.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Poisoned`] until the store is reopened, [`Error::DiskFull`]
-    /// until there is space again, [`Error::Unavailable`] and [`Error::Refused`] for etcd.
+    /// [`Error::Closed`], [`Error::Poisoned`] until the store is reopened, [`Error::DiskFull`] until there is space
+    /// again, [`Error::Unavailable`] and [`Error::Refused`] for etcd.
     pub fn writable(&self) -> Result<()> {
         self.engine.writable()
     }
 
-    /// Stops the engine, for all scopes.
+    /// Closes the engine, for all scopes.
     ///
     /// # Errors
-    /// If the store ended in failure: it refused writes, or its end could not be recorded.
-    /// Every acknowledged write is durable all the same. A second call returns the same.
+    /// If the store failed earlier and rejected writes, or if its end could not be recorded. Every acknowledged write
+    /// is durable anyway. A second call returns the same.
     pub async fn close(&self) -> Result<()> {
         self.engine.close().await
     }
@@ -271,15 +269,15 @@ impl Store {
         Ok(txn)
     }
 
-    fn shown(&self, entry: Entry) -> Entry {
+    fn scoped(&self, entry: Entry) -> Entry {
         entry.in_scope(self.scope.len())
     }
 
-    fn shown_error(&self, error: Error) -> Error {
+    fn scoped_error(&self, error: Error) -> Error {
         match error {
             Error::Conflict(mut conflict) => {
                 conflict.key.drain(..self.scope.len());
-                conflict.found = conflict.found.map(|entry| self.shown(entry));
+                conflict.found = conflict.found.map(|entry| self.scoped(entry));
                 Error::Conflict(conflict)
             }
             other => other,

@@ -1,8 +1,7 @@
-//! Moving data between engines: an export is a snapshot file with its entries in the order
-//! in which they were last written, and an import writes them again in that order.
+//! Moves data between engines: an export is a snapshot file with its entries in the order in which they were last
+//! written, and an import writes them in that order.
 //!
-//! Revisions themselves start anew, as they must on another engine; what is compared and
-//! ordered by them stays in order.
+//! Revisions start anew, as they must on another engine; the order of the entries' mod revisions is preserved.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,22 +20,22 @@ use crate::revision::Revision;
 use crate::store::Store;
 use crate::txn::{Committed, Expect, Put, Txn};
 
-/// Entries asked for at a time.
+/// Entries per read.
 const PAGE: usize = 1000;
 
-/// How far some long work has come.
+/// Progress of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// So much is done.
+    /// Amount of work done.
     pub done: u64,
-    /// Of so much; 0 if that is not known.
+    /// Total amount; 0 if unknown.
     pub total: u64,
 }
 
-/// What was moved.
+/// Result of an export or import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transferred {
-    /// How many entries.
+    /// Number of entries.
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
@@ -44,7 +43,7 @@ pub struct Transferred {
     pub revision: Revision,
 }
 
-/// Writes all entries of a store, as of one revision, to a file.
+/// Exports all entries of a store, as of one revision, to a file.
 pub async fn export(
     store: &Store,
     file: File,
@@ -87,7 +86,7 @@ async fn read_all(
     }
 }
 
-/// Writes the entries of an exported file to a store without keys.
+/// Imports the entries of an exported file into a store without keys.
 pub async fn import(
     store: &Store,
     file: File,
@@ -122,7 +121,7 @@ pub async fn import(
     Ok(done)
 }
 
-/// The write that brings an entry back; `None` if it has expired meanwhile.
+/// The write that restores an entry; `None` if it has expired meanwhile.
 fn put(parts: &EntryParts, clock: &Clock) -> Option<Put> {
     let mut put = Put::new(parts.key.to_vec(), parts.value.clone()).expect(Expect::Absent);
     if let Some(stamp) = parts.stamp {
@@ -140,7 +139,7 @@ fn put(parts: &EntryParts, clock: &Clock) -> Option<Put> {
 
 type Running = Pin<Box<dyn Future<Output = Result<Committed>> + Send>>;
 
-/// Commits that are under way, in order.
+/// Commits in flight, in order.
 struct Pipeline {
     window: usize,
     running: VecDeque<Running>,
@@ -148,7 +147,7 @@ struct Pipeline {
 
 impl Pipeline {
     async fn push(&mut self, mut commit: Running, done: &mut Transferred) -> Result<()> {
-        // Polled once right away: that is what puts it into the engine's queue, in order.
+        // Polled once immediately, which puts it into the engine's queue, in order.
         let first = std::future::poll_fn(|cx| std::task::Poll::Ready(commit.as_mut().poll(cx))).await;
         match first {
             std::task::Poll::Ready(committed) => done.revision = committed?.revision,

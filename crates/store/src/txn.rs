@@ -1,4 +1,4 @@
-//! What a writer asks for: puts and deletes under conditions, all or nothing.
+//! Write requests: puts and deletes with conditions, executed atomically.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::revision::Revision;
 
-/// The largest value. Kubernetes objects end at 3 MiB of request body plus what the server
-/// adds; etcd's own default, 1.5 MiB, applies below this on that engine.
+/// Maximum size of a value. Kubernetes objects are limited by the 3 MiB of a request body plus fields that the server
+/// adds; with etcd, its own default of 1.5 MiB applies.
 pub const MAX_VALUE_BYTES: usize = 4 << 20;
 
-/// The most operations and checks in one transaction, as in etcd's default.
+/// Maximum number of operations and checks in one transaction, as etcd's default.
 pub const MAX_TXN_OPS: usize = 128;
 
-/// The most bytes of keys and values in one transaction: it must fit into one log segment.
+/// Maximum size of keys and values in one transaction, which must fit into one log segment.
 pub const MAX_TXN_BYTES: usize = 8 << 20;
 
-/// What must be true of a key for a transaction to be carried out.
+/// A condition on a key for a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expect {
-    /// Nothing.
+    /// No condition.
     #[default]
     Any,
     /// The key does not exist.
@@ -33,7 +33,7 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// Whether a key last written at `found` (`None`: it does not exist) meets this.
+    /// Returns true if a key last written at `found` (`None` if it does not exist) meets the condition.
     pub fn is_met_by(self, found: Option<Revision>) -> bool {
         match self {
             Expect::Any => true,
@@ -43,7 +43,7 @@ impl Expect {
     }
 }
 
-/// A value to be written to a key.
+/// A value to write to a key.
 #[derive(Clone, Debug)]
 pub struct Put {
     pub(crate) key: Vec<u8>,
@@ -54,30 +54,30 @@ pub struct Put {
 }
 
 impl Put {
-    /// Writes `value` to `key` whatever was there.
+    /// Writes `value` to `key` unconditionally.
     pub fn new(key: impl Into<Vec<u8>>, value: impl Into<Bytes>) -> Self {
         Self { key: key.into(), value: value.into(), expect: Expect::Any, ttl: None, stamp: None }
     }
 
-    /// Only if this holds of the key.
+    /// Adds a condition on the key.
     #[must_use]
     pub fn expect(mut self, expect: Expect) -> Self {
         self.expect = expect;
         self
     }
 
-    /// The key is deleted after this time, unless it is written again before. Never earlier;
-    /// how much later depends on the engine (etcd: up to a minute).
+    /// Deletes the key after this time, unless it is written again before. Never earlier; the delay depends on the
+    /// engine (etcd: up to a minute).
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Readers see the decimal revision of this write at byte `offset` of the value.
+    /// Stamps the decimal revision of this write into the value at byte `offset`, as seen by readers.
     ///
-    /// A value that carries its own revision can be known only when it is committed; this
-    /// lets one encoded value be what is stored, read, listed and watched.
+    /// A value that contains its own revision is known only when it is committed; the stamp allows one encoded value
+    /// to be stored, read, listed and watched.
     #[must_use]
     pub fn stamp_at(mut self, offset: u32) -> Self {
         self.stamp = Some(offset);
@@ -97,7 +97,7 @@ impl Put {
     }
 }
 
-/// A key to be deleted.
+/// A key to delete.
 #[derive(Clone, Debug)]
 pub struct Delete {
     pub(crate) key: Vec<u8>,
@@ -110,7 +110,7 @@ impl Delete {
         Self { key: key.into(), expect: Expect::Any }
     }
 
-    /// Only if this holds of the key.
+    /// Adds a condition on the key.
     #[must_use]
     pub fn expect(mut self, expect: Expect) -> Self {
         self.expect = expect;
@@ -118,7 +118,7 @@ impl Delete {
     }
 }
 
-/// One step of a transaction.
+/// An operation of a transaction.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Write a key.
@@ -129,9 +129,9 @@ pub enum Op {
     DeletePrefix(Vec<u8>),
 }
 
-/// Operations that happen together, at one revision, or not at all.
+/// Operations that are executed atomically, at one revision.
 ///
-/// A transaction that changes nothing (deletes of missing keys only) makes no revision.
+/// A transaction that changes nothing (only deletes of missing keys) creates no revision.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
     pub(crate) checks: Vec<(Vec<u8>, Expect)>,
@@ -139,40 +139,40 @@ pub struct Txn {
 }
 
 impl Txn {
-    /// No operation yet.
+    /// An empty transaction.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a condition on a key that the transaction need not write.
+    /// Adds a condition on a key that the transaction does not have to write.
     #[must_use]
     pub fn check(mut self, key: impl Into<Vec<u8>>, expect: Expect) -> Self {
         self.checks.push((key.into(), expect));
         self
     }
 
-    /// Adds a write.
+    /// Adds a put.
     #[must_use]
     pub fn put(mut self, put: Put) -> Self {
         self.ops.push(Op::Put(put));
         self
     }
 
-    /// Adds a deletion.
+    /// Adds a delete.
     #[must_use]
     pub fn delete(mut self, delete: Delete) -> Self {
         self.ops.push(Op::Delete(delete));
         self
     }
 
-    /// Adds the deletion of all keys under a prefix.
+    /// Adds the deletion of all keys with a prefix.
     #[must_use]
     pub fn delete_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.ops.push(Op::DeletePrefix(prefix.into()));
         self
     }
 
-    /// Every condition of the transaction, in the order in which they are tested.
+    /// All conditions of the transaction, in the order in which they are checked.
     pub(crate) fn conditions(&self) -> impl Iterator<Item = (&[u8], Expect)> {
         let own = self.ops.iter().filter_map(|op| match op {
             Op::Put(put) => Some((put.key.as_slice(), put.expect)),
@@ -183,7 +183,7 @@ impl Txn {
         checks.chain(own).filter(|(_, expect)| *expect != Expect::Any)
     }
 
-    /// Refuses what no engine could carry out in the same way.
+    /// Rejects transactions that engines would execute differently.
     pub(crate) fn validate(&self) -> Result<()> {
         let steps = self.ops.len() + self.checks.len();
         if steps > MAX_TXN_OPS {
@@ -242,14 +242,14 @@ impl Txn {
     }
 }
 
-/// A transaction that was carried out.
+/// Result of an executed transaction.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// The revision it made, or the current one if it changed nothing.
+    /// The revision that it created, or the current one if it changed nothing.
     pub revision: Revision,
-    /// For each put and delete of a single key, in order, what was there before.
+    /// The previous entry for each put and delete of a single key, in order.
     pub previous: Vec<Option<Entry>>,
-    /// How many keys prefix deletions removed.
+    /// Number of keys deleted by prefix.
     pub deleted: u64,
 }
 
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlapping_operations_are_refused() {
+    fn overlapping_operations_are_rejected() {
         let twice = Txn::new().put(Put::new("a", "1")).delete(Delete::new("a"));
         let covered = Txn::new().put(Put::new("a/b", "1")).delete_prefix("a/");
         let nested = Txn::new().delete_prefix("a/").delete_prefix("a/b/");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_limited() {
+    fn oversized_values_and_transactions_are_rejected() {
         let large = Txn::new().put(Put::new("a", vec![0; MAX_VALUE_BYTES + 1]));
         assert!(matches!(large.validate(), Err(Error::TooLarge { what: "value", .. })));
         let many = (0..=MAX_TXN_OPS).fold(Txn::new(), |txn, n| txn.put(Put::new(n.to_string(), "")));

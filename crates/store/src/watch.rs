@@ -1,4 +1,4 @@
-//! Changes as they happen, in order, without gap or duplicate.
+//! Watches: changes in order, without gaps or duplicates.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -12,31 +12,30 @@ use crate::error::Result;
 use crate::revision::Revision;
 use crate::store::SCOPE_END;
 
-/// What to watch.
+/// A watch request.
 #[derive(Clone, Debug, Default)]
 pub struct WatchRequest {
     /// Only keys that start with this.
     pub prefix: Vec<u8>,
-    /// Only keys that go on, after one more segment whatever it is, with this. For whoever watches the
-    /// same part of every scope at once.
+    /// Only keys that continue with this after one more segment, whatever that is. Watches the same part of every
+    /// scope at once.
     pub beyond: Option<Vec<u8>>,
-    /// The first revision to deliver; `None`: whatever comes after now. A revision in the
-    /// future is waited for.
+    /// The first revision to deliver; `None` for all changes from now on. A future revision is waited for.
     pub from: Option<Revision>,
 }
 
 impl WatchRequest {
-    /// Changes of keys under `prefix` from now on.
+    /// Watches keys with `prefix` from now on.
     pub fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
         Self { prefix: prefix.into(), ..Self::default() }
     }
 
-    /// Changes of keys under `prefix` in any scope, from now on.
+    /// Watches keys with `prefix` in any scope, from now on.
     pub fn in_any_scope(prefix: impl Into<Vec<u8>>) -> Self {
         Self { beyond: Some(prefix.into()), ..Self::default() }
     }
 
-    /// Beginning with the changes made at `revision`.
+    /// Starts with the changes of `revision`.
     #[must_use]
     pub fn from(mut self, revision: Revision) -> Self {
         self.from = Some(revision);
@@ -44,11 +43,11 @@ impl WatchRequest {
     }
 }
 
-/// Which keys a watch is about.
+/// The keys that a watch matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) prefix: Box<[u8]>,
-    /// What follows the segment after the prefix.
+    /// The prefix after the variable segment.
     pub(crate) beyond: Option<Box<[u8]>>,
 }
 
@@ -66,22 +65,22 @@ impl Pattern {
     }
 }
 
-/// What a key that starts with `prefix` goes on with after one more segment.
+/// The part of a key after `prefix` and one more segment.
 pub(crate) fn beyond_segment<'a>(key: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let rest = key.strip_prefix(prefix)?;
     let end = rest.iter().position(|byte| *byte == SCOPE_END)?;
     Some(&rest[end + 1..])
 }
 
-/// One change, or news of none.
+/// A change of a key, or progress.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WatchEvent {
     /// A key was written.
     Put {
-        /// What it is now.
+        /// The new entry.
         entry: Entry,
-        /// What it was, if it existed.
+        /// The previous entry, if the key existed.
         previous: Option<Entry>,
     },
     /// A key was deleted.
@@ -90,7 +89,7 @@ pub enum WatchEvent {
         key: Bytes,
         /// The revision of the deletion.
         revision: Revision,
-        /// What it was. Missing only where etcd has compacted it away.
+        /// The previous entry. Missing only if etcd has compacted it.
         previous: Option<Entry>,
     },
     /// Every change up to this revision has been delivered.
@@ -101,7 +100,7 @@ pub enum WatchEvent {
 }
 
 impl WatchEvent {
-    /// The key that changed; none of news of no change.
+    /// The key that changed; none for progress.
     pub fn key(&self) -> Option<&[u8]> {
         match self {
             WatchEvent::Put { entry, .. } => Some(entry.key()),
@@ -118,7 +117,7 @@ impl WatchEvent {
         }
     }
 
-    /// The same, with keys that are relative to a scope; `scope_len` is what its name takes of them.
+    /// The event with keys relative to a scope; `scope_len` is the length of the scope's prefix.
     #[must_use]
     pub fn in_scope(self, scope_len: usize) -> Self {
         match self {
@@ -136,14 +135,13 @@ impl WatchEvent {
     }
 }
 
-/// Where an engine's watch gets its events from.
+/// The source of a watch's events, implemented by engines.
 pub trait WatchSource: Send {
-    /// The next event. Must be safe to drop before it is ready, and goes on failing after
-    /// its first error.
+    /// Returns the next event. The future must be safe to drop, and calls after the first error must fail too.
     fn next(&mut self) -> BoxFuture<'_, Result<WatchEvent>>;
 
-    /// The next event, if it is known without asking anybody that it is there. Cheaper than [`Self::next`] for whoever
-    /// takes many at once; none says nothing.
+    /// Returns the next event if it is available without I/O. Cheaper than [`Self::next`] for callers that take many
+    /// events at once; `None` does not mean that there is none.
     fn try_next(&mut self) -> Option<Result<WatchEvent>> {
         None
     }
@@ -157,64 +155,64 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Wraps an engine's source. `progress` is where the source sees requests for progress.
+    /// Wraps an engine's source. `progress` passes progress requests to the source.
     pub fn new(source: Box<dyn WatchSource>, progress: ProgressHandle) -> Self {
         Self { source, progress, scope_len: 0 }
     }
 
     pub(crate) fn in_scope(mut self, scope_len: usize) -> Self {
-        // One scope may lie within another.
+        // Scopes can be nested.
         self.scope_len += scope_len;
         self
     }
 
     /// Waits for the next event. Safe to drop before it is ready.
     ///
-    /// A watcher that reads too slowly is not waited for: once compaction has passed what it
-    /// has not read yet, this returns [`crate::Error::Compacted`], and the watch has ended.
+    /// Slow watchers are not waited for: once compaction has passed a watcher's position, this returns
+    /// [`crate::Error::Compacted`], and the watch has ended.
     pub async fn next(&mut self) -> Result<WatchEvent> {
         let event = self.source.next().await?;
         Ok(event.in_scope(self.scope_len))
     }
 
-    /// The next event, if it is known to be there. If it is not, [`Self::next`] may still have one at once.
+    /// Returns the next event if it is known to be available. Otherwise [`Self::next`] may still return one
+    /// immediately.
     pub fn try_next(&mut self) -> Option<Result<WatchEvent>> {
         let event = self.source.try_next()?;
         Some(event.map(|event| event.in_scope(self.scope_len)))
     }
 
-    /// The next event if it has arrived, on every engine: polls [`Self::next`] once and does not wait.
+    /// Returns the next event if it has arrived, on every engine: polls [`Self::next`] once without waiting.
     pub fn next_arrived(&mut self) -> Option<Result<WatchEvent>> {
         let mut context = Context::from_waker(Waker::noop());
-        // Unconstrained: the task's budget says nothing about the events that have arrived.
+        // Unconstrained, because an exhausted task budget would hide events that have arrived.
         match pin!(tokio::task::unconstrained(self.next())).poll(&mut context) {
             Poll::Ready(event) => Some(event),
             Poll::Pending => None,
         }
     }
 
-    /// For asking this watch for progress from elsewhere.
+    /// A handle to request progress from elsewhere.
     pub fn progress_handle(&self) -> ProgressHandle {
         self.progress.clone()
     }
 }
 
-/// Asks a watch to report how far it has come.
+/// Requests progress from a watch.
 #[derive(Clone, Debug)]
 pub struct ProgressHandle {
     requests: watch::Sender<u64>,
 }
 
 impl ProgressHandle {
-    /// A handle and the end at which the engine counts its requests.
+    /// Creates a handle and the receiver with which the engine observes its requests.
     pub fn new() -> (Self, watch::Receiver<u64>) {
         let (requests, receiver) = watch::channel(0);
         (Self { requests }, receiver)
     }
 
-    /// The watch will deliver a [`WatchEvent::Progress`] with a revision at least as high as
-    /// the store's latest at this moment, after all events up to it. Several requests may
-    /// share one answer.
+    /// Requests a [`WatchEvent::Progress`] with a revision at least as high as the store's latest at this moment,
+    /// delivered after all events up to it. Several requests may share one response.
     pub fn request(&self) {
         self.requests.send_modify(|count| *count += 1);
     }

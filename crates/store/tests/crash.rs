@@ -1,5 +1,5 @@
-//! The machine stops at every single write and sync, keeping any part of what was not yet
-//! synced. Whatever was acknowledged must be there afterwards, and nothing by halves.
+//! Stops the machine at every single write and sync, with any subset of unsynced data surviving. Afterwards every
+//! acknowledged write must be stored, and no transaction in part.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -14,7 +14,7 @@ use coracle_store::{Delete, Error, Put, RangeRequest, Result, Revision, Store, T
 /// Transactions in a run; enough for several segments and snapshots.
 const TRANSACTIONS: u64 = 48;
 
-/// Crashes tried for each place to stop, each keeping other pages.
+/// Crashes tested per stop position, each preserving different pages.
 const CRASHES: u64 = 3;
 
 async fn open(disk: &FakeDisk, seed: u64) -> Result<Store> {
@@ -28,20 +28,20 @@ async fn open(disk: &FakeDisk, seed: u64) -> Result<Store> {
     disk::open_on(disk.files(), options).await
 }
 
-/// What the writers were told.
+/// Acknowledgements that the writers received.
 #[derive(Default)]
-struct Told {
-    /// Number of the transaction → its revision, for pairs that must be there.
+struct Acknowledged {
+    /// Number of a transaction and its revision, for pairs that must exist.
     written: BTreeMap<u64, Revision>,
     /// Pairs whose deletion was acknowledged.
     deleted: BTreeMap<u64, Revision>,
-    /// Pairs whose deletion was begun: they may be there or not.
+    /// Pairs whose deletion was started: they may exist or not.
     maybe_deleted: Vec<u64>,
 }
 
-/// Each transaction writes a pair of keys, alone or with others in the same batch; now and
-/// then a pair is deleted or history compacted. Ends at the first failure.
-async fn workload(store: &Store, told: &mut Told) -> Result<()> {
+/// Each transaction writes a pair of keys, alone or with others in the same batch; sometimes a pair is deleted or
+/// history is compacted. Ends at the first failure.
+async fn workload(store: &Store, acknowledged: &mut Acknowledged) -> Result<()> {
     let mut number = 0;
     while number < TRANSACTIONS {
         let together: Vec<u64> = (number..TRANSACTIONS).take(1 + (number % 4) as usize).collect();
@@ -54,7 +54,7 @@ async fn workload(store: &Store, told: &mut Told) -> Result<()> {
         let mut failed = None;
         while let Some(outcome) = outcomes.join_next().await {
             match outcome.expect("no writer panics") {
-                (n, Ok(committed)) => drop(told.written.insert(n, committed.revision)),
+                (n, Ok(committed)) => drop(acknowledged.written.insert(n, committed.revision)),
                 (_, Err(error)) => failed = Some(error),
             }
         }
@@ -62,7 +62,7 @@ async fn workload(store: &Store, told: &mut Told) -> Result<()> {
             return Err(error);
         }
         if number.is_multiple_of(5) {
-            delete(store, number / 5, told).await?;
+            delete(store, number / 5, acknowledged).await?;
         }
         if number.is_multiple_of(3) {
             let latest = store.get("none").await?.revision;
@@ -77,16 +77,16 @@ fn pair(n: u64) -> Txn {
     Txn::new().put(Put::new(format!("left/{n}"), value.clone())).put(Put::new(format!("right/{n}"), value))
 }
 
-async fn delete(store: &Store, n: u64, told: &mut Told) -> Result<()> {
-    told.maybe_deleted.push(n);
+async fn delete(store: &Store, n: u64, acknowledged: &mut Acknowledged) -> Result<()> {
+    acknowledged.maybe_deleted.push(n);
     let txn = Txn::new().delete(Delete::new(format!("left/{n}"))).delete(Delete::new(format!("right/{n}")));
     let committed = store.commit(txn).await?;
-    told.deleted.insert(n, committed.revision);
+    acknowledged.deleted.insert(n, committed.revision);
     Ok(())
 }
 
-/// What is there must be what was told.
-async fn verify(store: &Store, told: &Told, context: &str) {
+/// Asserts that the store matches the acknowledgements.
+async fn verify(store: &Store, acknowledged: &Acknowledged, context: &str) {
     let side = async |side: &str| {
         let range = store.range(RangeRequest::prefix(side)).await.unwrap();
         let entries = range.entries.iter().map(|entry| {
@@ -96,19 +96,22 @@ async fn verify(store: &Store, told: &Told, context: &str) {
         entries.collect::<BTreeMap<_, _>>()
     };
     let (left, right) = (side("left/").await, side("right/").await);
-    assert_eq!(left, right, "{context}: a transaction by halves");
-    for (n, revision) in &told.written {
+    assert_eq!(left, right, "{context}: a transaction in part");
+    for (n, revision) in &acknowledged.written {
         match left.get(n) {
             Some((_, found)) => assert_eq!(found, revision, "{context}: pair {n}"),
             None => {
-                assert!(told.maybe_deleted.contains(n), "{context}: pair {n} at {revision} was acknowledged")
+                assert!(
+                    acknowledged.maybe_deleted.contains(n),
+                    "{context}: pair {n} at {revision} was acknowledged"
+                )
             }
         }
     }
-    for n in told.deleted.keys() {
+    for n in acknowledged.deleted.keys() {
         assert!(!left.contains_key(n), "{context}: the deletion of pair {n} was acknowledged");
     }
-    let last = told.written.values().chain(told.deleted.values()).max();
+    let last = acknowledged.written.values().chain(acknowledged.deleted.values()).max();
     let revision = store.stats().await.unwrap().revision;
     assert!(
         last.is_none_or(|last| *last <= revision),
@@ -116,72 +119,72 @@ async fn verify(store: &Store, told: &Told, context: &str) {
     );
 }
 
-/// Stops a run after `operations` disk operations; says whether it was cut short.
-async fn run_until(operations: u64) -> (FakeDisk, Told, bool) {
+/// Stops a run after `operations` disk operations; returns true as the last value if the run was interrupted.
+async fn run_until(operations: u64) -> (FakeDisk, Acknowledged, bool) {
     let disk = FakeDisk::new();
     disk.stop_after(operations);
-    let mut told = Told::default();
-    let Ok(store) = open(&disk, 1).await else { return (disk, told, true) };
-    let outcome = workload(&store, &mut told).await;
+    let mut acknowledged = Acknowledged::default();
+    let Ok(store) = open(&disk, 1).await else { return (disk, acknowledged, true) };
+    let outcome = workload(&store, &mut acknowledged).await;
     if let Err(error) = &outcome {
         let expected = matches!(error, Error::Poisoned { .. } | Error::Io { .. } | Error::Closed);
         assert!(expected, "after {operations} operations: {error}");
     }
     let closed = store.close().await;
-    (disk, told, outcome.is_err() || closed.is_err())
+    (disk, acknowledged, outcome.is_err() || closed.is_err())
 }
 
 #[tokio::test]
 async fn every_acknowledged_write_survives_a_stop_at_any_operation() {
     let mut operations = 0;
     loop {
-        let (disk, told, cut_short) = run_until(operations).await;
+        let (disk, acknowledged, cut_short) = run_until(operations).await;
         for crash in 0..CRASHES {
             let context = format!("stopped after {operations} operations, crash {crash}");
             let mut rng = Rng::seeded(operations * CRASHES + crash);
             let after = disk.crash(&mut rng);
             let store = open(&after, 2).await.unwrap_or_else(|error| panic!("{context}: {error}"));
-            verify(&store, &told, &context).await;
-            // Life goes on, and what was found stays.
+            verify(&store, &acknowledged, &context).await;
+            // The store remains usable, and keeps its data.
             store.put(Put::new("later", "")).await.unwrap();
             store.close().await.unwrap();
             let store = open(&after, 3).await.unwrap_or_else(|error| panic!("{context}, again: {error}"));
-            verify(&store, &told, &context).await;
+            verify(&store, &acknowledged, &context).await;
             assert!(store.get("later").await.unwrap().entry.is_some());
             store.close().await.unwrap();
         }
         if !cut_short {
-            assert!(operations > 100, "the run is long enough to mean something: {operations} operations");
+            assert!(operations > 100, "the run is long enough: {operations} operations");
             return;
         }
         operations += 1;
     }
 }
 
-/// Recovery writes, too, and may be stopped in turn.
+/// Recovery writes too, and may be interrupted in turn.
 #[tokio::test]
-async fn a_stop_during_recovery_loses_nothing() {
+async fn stop_during_recovery_loses_nothing() {
     for operations in (5..150).step_by(7) {
-        let (disk, told, _) = run_until(operations).await;
+        let (disk, acknowledged, _) = run_until(operations).await;
         let mut rng = Rng::seeded(operations);
         let mut after = disk.crash(&mut rng);
         for stop in 0..6 {
             after.stop_after(stop);
             if let Ok(store) = open(&after, 2).await {
-                // The disk has stopped: that is reported, and no more than that.
+                // The stopped disk makes this fail, as expected.
                 let _ = store.close().await;
             }
             after = after.crash(&mut rng);
         }
         let context = format!("stopped after {operations} operations, then during recovery");
         let store = open(&after, 3).await.unwrap_or_else(|error| panic!("{context}: {error}"));
-        verify(&store, &told, &context).await;
+        verify(&store, &acknowledged, &context).await;
         store.close().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_space() {
+async fn full_disk_rejects_writes_until_there_is_space() {
     let disk = FakeDisk::new();
     let store = open(&disk, 1).await.unwrap();
     disk.set_capacity(Some(64 << 10));
@@ -196,12 +199,15 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_space() {
     assert!(matches!(refused, Error::DiskFull { .. }), "{refused}");
     assert!(matches!(store.writable(), Err(Error::DiskFull { .. })), "not ready while writes are refused");
     let revision = store.get("k0").await.unwrap().revision;
-    assert!(store.get("k0").await.unwrap().entry.is_some(), "reads go on");
-    assert!(store.get(format!("k{written}")).await.unwrap().entry.is_none(), "what was refused is not there");
+    assert!(store.get("k0").await.unwrap().entry.is_some(), "reads work");
+    assert!(
+        store.get(format!("k{written}")).await.unwrap().entry.is_none(),
+        "a rejected write is not visible"
+    );
     assert!(matches!(store.put(Put::new("x", vec![0; 2000])).await, Err(Error::DiskFull { .. })));
     disk.set_capacity(None);
     let again = store.put(Put::new("x", vec![0; 2000])).await.unwrap();
-    assert_eq!(again.revision, revision.next(), "refused writes made no revision");
+    assert_eq!(again.revision, revision.next(), "rejected writes created no revision");
     assert!(store.writable().is_ok());
     store.close().await.unwrap();
     let store = open(&disk, 2).await.unwrap();
@@ -211,7 +217,7 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_when_there_is_space() {
 }
 
 #[tokio::test]
-async fn after_a_failed_sync_writes_are_refused_until_reopened() {
+async fn failed_sync_rejects_writes_until_reopened() {
     let disk = FakeDisk::new();
     let store = open(&disk, 1).await.unwrap();
     store.put(Put::new("a", "1")).await.unwrap();
@@ -219,7 +225,7 @@ async fn after_a_failed_sync_writes_are_refused_until_reopened() {
     assert!(matches!(store.put(Put::new("a", "2")).await, Err(Error::Poisoned { .. })));
     disk.fail_syncs(false);
     assert!(matches!(store.put(Put::new("a", "3")).await, Err(Error::Poisoned { .. })));
-    assert_eq!(store.get("a").await.unwrap().entry.unwrap().value(), "1", "reads go on, of what is durable");
+    assert_eq!(store.get("a").await.unwrap().entry.unwrap().value(), "1", "reads return durable data");
     let cause = |error: Error| match error {
         Error::Poisoned { reason } => reason.to_string(),
         other => panic!("unexpected {other}"),
@@ -238,7 +244,7 @@ async fn after_a_failed_sync_writes_are_refused_until_reopened() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_tested_again_without_a_write() {
+async fn full_disk_is_retested_without_a_write() {
     let clock = ManualClock::starting_at(Timestamp::from_millis(1_700_000_000_000));
     let disk = FakeDisk::new();
     let options = disk::Options { clock: clock.clock(), segment_bytes: 12 << 10, ..disk::Options::default() };
@@ -270,7 +276,7 @@ async fn snapshots_free_the_log() {
         store.compact(revision).await.unwrap();
         largest = largest.max(store.stats().await.unwrap().disk_bytes);
     }
-    assert!(largest < 120 << 10, "400 KB were written, {largest} bytes is the most there was on the disk");
+    assert!(largest < 120 << 10, "400 KB were written, {largest} bytes was the maximum on disk");
     store.close().await.unwrap();
     let store = open(&disk, 2).await.unwrap();
     assert_eq!(store.get("k4").await.unwrap().entry.unwrap().value_bytes()[0], 399_u32 as u8);
@@ -278,7 +284,7 @@ async fn snapshots_free_the_log() {
 }
 
 #[tokio::test]
-async fn many_stores_share_nothing() {
+async fn stores_are_independent() {
     let disks: Vec<_> = (0..8).map(|_| Arc::new(FakeDisk::new())).collect();
     for (n, disk) in disks.iter().enumerate() {
         let store = open(disk, n as u64).await.unwrap();

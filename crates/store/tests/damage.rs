@@ -1,5 +1,5 @@
-//! Flipped bits, cut files and overwritten pages anywhere in a store: never a panic, never
-//! silently wrong data, and a way out that works.
+//! Flipped bits, truncated files and overwritten pages anywhere in a store: never a panic, never silently wrong data,
+//! and a recovery that works.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -33,7 +33,7 @@ async fn state(store: &Store) -> State {
     entries.iter().map(|e| (e.key().to_vec(), (e.value_bytes().to_vec(), e.mod_revision()))).collect()
 }
 
-/// A store of several segments and a snapshot, and all states it went through.
+/// A store of several segments and a snapshot, and all of its past states.
 async fn sample(close: bool) -> (FakeDisk, Vec<State>) {
     let disk = FakeDisk::new();
     let store = open(&disk).await.unwrap();
@@ -54,7 +54,7 @@ async fn sample(close: bool) -> (FakeDisk, Vec<State>) {
     (copy.unwrap_or(disk), states)
 }
 
-/// The state after a revision: each transaction of the sample made one, the first revision 2.
+/// The state after a revision: each transaction of the sample created one, the first of which is revision 2.
 fn state_at(states: &[State], revision: Revision) -> &State {
     &states[revision.get() as usize - 2]
 }
@@ -66,11 +66,11 @@ fn names(disk: &FakeDisk) -> Vec<String> {
 
 struct Harm {
     what: String,
-    /// Whether it may have wiped out several writes at the very end, without a trace.
+    /// True if it may have erased several writes at the very end without a trace.
     wiped: bool,
 }
 
-/// Does one harmful thing to one file.
+/// Damages one file in one way.
 fn harm(disk: &FakeDisk, rng: &mut Rng) -> Harm {
     let names = names(disk);
     let name = &names[rng.below(names.len() as u64) as usize];
@@ -101,9 +101,8 @@ fn harm(disk: &FakeDisk, rng: &mut Rng) -> Harm {
     Harm { what, wiped: kind > 1 }
 }
 
-/// Takes the way out that an error names, and makes sure that it leads where it says. Returns
-/// whether there was one but for an earlier copy.
-async fn take_way_out(harmed: &FakeDisk, error: Error, states: &[State], what: &str) -> bool {
+/// Applies the recovery that an error names, and verifies its result. Returns false if only a backup helps.
+async fn recover(harmed: &FakeDisk, error: Error, states: &[State], what: &str) -> bool {
     let Error::Damaged { way_out, .. } = &error else { return false };
     let WayOut::Truncate { at, keeps, .. } = &**way_out else { return false };
     let files: &dyn Files = harmed;
@@ -115,7 +114,7 @@ async fn take_way_out(harmed: &FakeDisk, error: Error, states: &[State], what: &
     let store = open(harmed).await.unwrap_or_else(|error| panic!("{what}: after the repair: {error}"));
     assert_eq!(state(&store).await, *state_at(states, *keeps), "{what}: {error}");
     let next = store.put(Put::new("later", "")).await.unwrap().revision;
-    assert_eq!(next, keeps.next(), "{what}: the repaired store goes on");
+    assert_eq!(next, keeps.next(), "{what}: the repaired store accepts writes");
     store.close().await.unwrap();
     let report = disk::check_files(files).unwrap_or_else(|error| panic!("{what}: written after it: {error}"));
     assert!(report.closed_cleanly && report.revision == next, "{what}");
@@ -137,9 +136,9 @@ async fn survive_harm(closed: bool) {
             Ok(store) => {
                 opened += 1;
                 let found = state(&store).await;
-                // Closed in good order, not even the last write may go unnoticed. Otherwise
-                // it cannot be told from one that was cut short. A wiped end looks like one
-                // that was never written; still it must be a state the store was in.
+                // After a clean close, even the loss of the last write must be detected. Otherwise it is
+                // indistinguishable from an incomplete write. An erased end looks like one that was never written,
+                // but must still be a state that the store had.
                 let fine =
                     found == *after || !closed && (found == *before || wiped && states.contains(&found));
                 assert!(fine, "{what}: wrong data");
@@ -147,9 +146,9 @@ async fn survive_harm(closed: bool) {
             }
             Err(error @ (Error::Damaged { .. } | Error::UnknownFormat { .. })) => {
                 refused += 1;
-                // Not every time: a repair reads the whole store several times.
+                // Not every time, because a repair reads the whole store several times.
                 if refused % 4 == 0 {
-                    take_way_out(&harmed, error, &states, &what).await;
+                    recover(&harmed, error, &states, &what).await;
                 }
             }
             Err(other) => panic!("{what}: unexpected {other}"),
@@ -159,17 +158,17 @@ async fn survive_harm(closed: bool) {
 }
 
 #[tokio::test]
-async fn a_closed_store_is_whole_or_refused() {
+async fn closed_store_is_complete_or_rejected() {
     survive_harm(true).await;
 }
 
 #[tokio::test]
-async fn an_unclosed_store_is_whole_but_for_its_last_write_or_refused() {
+async fn unclosed_store_lacks_at_most_its_last_write_or_is_rejected() {
     survive_harm(false).await;
 }
 
 #[tokio::test]
-async fn every_kind_of_damage_has_one_way_out_that_works() {
+async fn every_kind_of_damage_has_a_working_recovery() {
     let (disk, states) = sample(true).await;
     let other = other_store().await;
     let cases = kinds::all(&disk, &other);
@@ -198,7 +197,7 @@ async fn every_kind_of_damage_has_one_way_out_that_works() {
             case.name
         );
         assert!(matches!(error, Error::Damaged { .. }), "{}: {error}", case.name);
-        match take_way_out(&harmed, error, &states, &case.name).await {
+        match recover(&harmed, error, &states, &case.name).await {
             true => repaired += 1,
             false => copies += 1,
         }
@@ -223,7 +222,7 @@ fn logs(disk: &FakeDisk) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_missing_last_segment_of_a_closed_store_is_noticed() {
+async fn missing_last_segment_of_closed_store_is_detected() {
     let (disk, states) = sample(true).await;
     for remove in 1..=logs(&disk).len() {
         let harmed = disk.copy();
@@ -233,7 +232,7 @@ async fn a_missing_last_segment_of_a_closed_store_is_noticed() {
         }
         let error = match open(&harmed).await {
             Ok(store) => {
-                // The very last file may be a spare that was never written to.
+                // The last file may be a spare segment that was never written to.
                 assert!(remove == 1 && state(&store).await == states[states.len() - 1]);
                 store.close().await.unwrap();
                 continue;
@@ -242,13 +241,13 @@ async fn a_missing_last_segment_of_a_closed_store_is_noticed() {
         };
         let text = error.to_string();
         assert!(text.contains("missing") && text.contains("keeps every write up to revision"), "{text}");
-        assert!(take_way_out(&harmed, error, &states, "a missing end").await, "{text}");
+        assert!(recover(&harmed, error, &states, "a missing end").await, "{text}");
     }
 }
 
-/// After a crash nothing was recorded at the end, but each full segment names the next.
+/// After a crash the end is not recorded, but each full segment names the next.
 #[tokio::test]
-async fn a_missing_last_segment_of_a_crashed_store_is_noticed() {
+async fn missing_last_segment_of_crashed_store_is_detected() {
     let (disk, states) = sample(false).await;
     let used = |name: &String| disk.read(name)[4096..].iter().any(|byte| *byte != 0);
     let last = logs(&disk).into_iter().rfind(used).unwrap();
@@ -258,14 +257,13 @@ async fn a_missing_last_segment_of_a_crashed_store_is_noticed() {
         files.remove(&name).unwrap();
     }
     let error = open(&harmed).await.map(drop).unwrap_err();
-    assert!(error.to_string().contains("says that the log goes on in it"), "{error}");
-    assert!(take_way_out(&harmed, error, &states, "a missing end").await);
+    assert!(error.to_string().contains("names it as the next segment"), "{error}");
+    assert!(recover(&harmed, error, &states, "a missing end").await);
 }
 
-/// A store that never filled its first file: the record made when it was created still says
-/// that there was a log.
+/// A store that never filled its first segment: the record made at its creation shows that there was a log.
 #[tokio::test]
-async fn a_log_that_is_missing_altogether_is_no_new_store() {
+async fn missing_log_is_not_a_new_store() {
     for close in [true, false] {
         let disk = FakeDisk::new();
         let store = open(&disk).await.unwrap();
@@ -281,7 +279,7 @@ async fn a_log_that_is_missing_altogether_is_no_new_store() {
 }
 
 #[tokio::test]
-async fn repair_refuses_a_place_that_leaves_no_store_and_changes_nothing() {
+async fn repair_at_a_position_that_leaves_no_store_is_rejected() {
     let (disk, states) = sample(true).await;
     let log = &logs(&disk)[1];
     let files: &dyn Files = &disk;

@@ -1,4 +1,4 @@
-//! The contract on the disk engine, with real files.
+//! The engine contract on the disk engine, with real files.
 
 use coracle_base::{ManualClock, Timestamp};
 use coracle_store::contract::{Fixture, PassTime};
@@ -7,7 +7,7 @@ use coracle_store::disk;
 async fn fixture() -> Fixture {
     let clock = ManualClock::starting_at(Timestamp::from_millis(1_000_000));
     let dir = tempfile::tempdir().expect("a temporary directory");
-    // Small enough that the suite crosses segments and makes snapshots.
+    // Small enough that the suite crosses segments and writes snapshots.
     let options = disk::Options {
         clock: clock.clock(),
         segment_bytes: 16 << 10,

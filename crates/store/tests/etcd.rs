@@ -1,7 +1,7 @@
-//! The etcd engine against real etcd processes: members that die, hang and come back, large
-//! ranges, users, certificates; and the contract of all engines.
+//! The etcd engine against real etcd processes: members that die, hang and return, large ranges, authentication, TLS;
+//! and the contract of all engines.
 //!
-//! Needs `etcd` in the PATH.
+//! Needs `etcd` in PATH.
 
 mod etcd_mirror;
 mod etcd_server;
@@ -24,7 +24,7 @@ async fn connect(server: &EtcdServer) -> Store {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_killed_during_writes_loses_nothing() {
+async fn killed_member_loses_no_acknowledged_write() {
     let mut server = EtcdServer::start(3).await;
     let store = connect(&server).await;
     let made = store.put(Put::new(COUNTER, "0")).await.unwrap().revision;
@@ -48,15 +48,15 @@ async fn a_member_killed_during_writes_loses_nothing() {
         assert_eq!(present.get(mark), Some(revision), "an acknowledged write");
     }
     for mark in present.keys().filter(|mark| *mark != LAST_MARK) {
-        assert!(done.acknowledged.contains_key(mark) || done.unknown.contains(mark), "{mark} was refused");
+        assert!(done.acknowledged.contains_key(mark) || done.unknown.contains(mark), "{mark} was rejected");
     }
     let written = present.iter().map(|(mark, revision)| (*revision, mark.clone())).collect();
-    assert_eq!(seen, written, "the watch saw each write once");
+    assert_eq!(seen, written, "the watch delivered each write once");
     store.close().await.unwrap();
 }
 
 #[tokio::test]
-async fn an_unreachable_cluster_is_named_quickly() {
+async fn unreachable_cluster_fails_quickly_and_is_named() {
     let endpoints: Vec<String> = free_ports(2).iter().map(|address| format!("http://{address}")).collect();
     let connecting = etcd::connect(Options::new(endpoints.clone()));
     let error = tokio::time::timeout(Duration::from_secs(5), connecting).await.unwrap().unwrap_err();
@@ -67,13 +67,13 @@ async fn an_unreachable_cluster_is_named_quickly() {
 }
 
 #[tokio::test]
-async fn a_write_that_was_not_sent_is_known_not_to_have_happened() {
+async fn unsent_write_is_not_reported_as_unknown() {
     let mut server = EtcdServer::start(1).await;
     let mut options = Options::new(server.endpoints());
     options.request_timeout = Duration::from_secs(4);
     let store = etcd::connect(options).await.unwrap();
     server.kill(0);
-    // The first may have found the connection still open.
+    // The first may still have used the open connection.
     let _ = store.put(Put::new("a", "1")).await;
     let error = store.put(Put::new("a", "2")).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
@@ -83,7 +83,7 @@ async fn a_write_that_was_not_sent_is_known_not_to_have_happened() {
 }
 
 #[tokio::test]
-async fn a_member_that_hangs_is_left() {
+async fn hanging_member_is_replaced() {
     let server = EtcdServer::start(3).await;
     let store = connect(&server).await;
     let mut watch = store.watch(WatchRequest::prefix("")).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_member_that_hangs_is_left() {
     assert_eq!(next(&mut watch).await.revision(), store.get("a").await.unwrap().revision);
 
     server.suspend(0);
-    // If it led, an election comes first.
+    // If it was the leader, an election comes first.
     let write = async {
         loop {
             match store.get("b").await {
@@ -113,14 +113,14 @@ async fn fill(store: &Store, entries: usize, value: &str) {
     }
 }
 
-/// Writes the first and the last key of the range together.
+/// Writes the first and the last key of the range in one transaction.
 async fn write_both_ends(store: &Store, last: &str) {
     let (first, last) = (Put::new("big/00000", "end"), Put::new(last, "end"));
     store.commit(Txn::new().put(first).put(last)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_range_comes_from_one_snapshot_while_writers_go_on() {
+async fn large_range_is_one_snapshot_despite_writers() {
     const ENTRIES: usize = 3_000;
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
@@ -145,7 +145,7 @@ async fn a_large_range_comes_from_one_snapshot_while_writers_go_on() {
         assert!(range.entries.iter().all(|entry| entry.mod_revision() <= range.revision));
         revisions.insert(range.revision);
     }
-    assert!(revisions.len() > 1, "the writer went on");
+    assert!(revisions.len() > 1, "the writer continued");
     stop.store(true, Ordering::Relaxed);
     writer.await.unwrap();
 
@@ -158,7 +158,7 @@ async fn a_large_range_comes_from_one_snapshot_while_writers_go_on() {
 }
 
 #[tokio::test]
-async fn a_page_over_the_message_limit_is_asked_for_in_smaller_ones() {
+async fn page_over_message_limit_is_split() {
     const ENTRIES: usize = 24;
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
@@ -171,7 +171,7 @@ async fn a_page_over_the_message_limit_is_asked_for_in_smaller_ones() {
         let range = store.range(request).await.unwrap();
         assert_eq!((range.entries.len(), range.revision), (ENTRIES, revision));
     }
-    // A watch has no pages: all of it, with what was there before, comes in few responses.
+    // A watch has no pages: all events with their previous values arrive in few responses.
     let mut watch = store.watch(WatchRequest::prefix("big/").from(Revision::new(1))).await.unwrap();
     for _ in 0..ENTRIES {
         assert!(
@@ -181,7 +181,7 @@ async fn a_page_over_the_message_limit_is_asked_for_in_smaller_ones() {
 }
 
 #[tokio::test]
-async fn a_transaction_too_large_for_etcd_is_refused_as_such() {
+async fn transaction_over_etcd_limit_is_too_large() {
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
     for bytes in [1600 << 10, 2500 << 10, 4 << 20] {
@@ -192,7 +192,7 @@ async fn a_transaction_too_large_for_etcd_is_refused_as_such() {
 }
 
 #[tokio::test]
-async fn a_cluster_with_users_lets_in_who_knows_the_password() {
+async fn cluster_with_authentication_requires_the_password() {
     let server = EtcdServer::start(1).await;
     server.enable_auth("secret-of-the-cluster");
     let with = |password: &str| {
@@ -216,7 +216,7 @@ async fn a_cluster_with_users_lets_in_who_knows_the_password() {
 }
 
 #[tokio::test]
-async fn a_token_that_etcd_has_forgotten_is_replaced() {
+async fn forgotten_token_is_replaced() {
     let mut server = EtcdServer::start(1).await;
     server.enable_auth("secret");
     let mut options = Options::new(server.endpoints());
@@ -224,7 +224,7 @@ async fn a_token_that_etcd_has_forgotten_is_replaced() {
     let store = etcd::connect(options).await.unwrap();
     let put = store.put(Put::new("a", "1")).await.unwrap();
     let mut watch = store.watch(WatchRequest::prefix("")).await.unwrap();
-    // Tokens are kept in memory.
+    // Etcd keeps tokens in memory.
     server.kill(0);
     server.restart(0).await;
     let next_put = store.put(Put::new("a", "2").expect(Expect::ModRevision(put.revision))).await.unwrap();
@@ -232,7 +232,7 @@ async fn a_token_that_etcd_has_forgotten_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_encrypted_connection_is_verified_on_both_sides() {
+async fn tls_verifies_server_and_client() {
     let server = EtcdServer::start_with_tls().await;
     let identity =
         ClientIdentity { cert_pem: certificate("client.pem"), key_pem: certificate("client-key.pem") };
@@ -262,7 +262,7 @@ async fn an_encrypted_connection_is_verified_on_both_sides() {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_after_the_only_member_has_restarted() {
+async fn watch_resumes_after_restart_of_the_only_member() {
     let mut server = EtcdServer::start(1).await;
     let store = connect(&server).await;
     let mut watch = store.watch(WatchRequest::prefix("")).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_watch_goes_on_after_the_only_member_has_restarted() {
 }
 
 #[tokio::test]
-async fn compacted_and_future_revisions_are_told_apart() {
+async fn compacted_and_future_revisions_are_distinguished() {
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
     let mut revisions = Vec::new();
@@ -291,7 +291,7 @@ async fn compacted_and_future_revisions_are_told_apart() {
     store.compact(revisions[0]).await.unwrap();
     assert_eq!(store.stats().await.unwrap().oldest, kept);
 
-    // Another process has not seen the compaction and finds out.
+    // Another process has not observed the compaction, and detects it.
     let other = connect(&server).await;
     let gone = revisions[1];
     let is_gone = |error: Error| match error {
@@ -319,7 +319,7 @@ async fn compacted_and_future_revisions_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_watch_overtaken_by_compaction_while_its_member_was_down_says_so() {
+async fn watch_overtaken_by_compaction_fails_as_compacted() {
     let mut server = EtcdServer::start(1).await;
     let mut options = Options::new(server.endpoints());
     options.compaction.max_age = Duration::ZERO;
@@ -347,11 +347,11 @@ async fn a_watch_overtaken_by_compaction_while_its_member_was_down_says_so() {
         matches!(error, Error::Compacted { requested, oldest } if requested == after_seen && oldest == latest),
         "{error:?} after {after_seen}"
     );
-    assert!(matches!(watch.next().await, Err(Error::Compacted { .. })), "it goes on failing");
+    assert!(matches!(watch.next().await, Err(Error::Compacted { .. })), "it keeps failing");
 }
 
 #[tokio::test]
-async fn progress_comes_after_all_events_of_a_watch_that_catches_up() {
+async fn progress_follows_all_events_of_a_catching_up_watch() {
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
     for round in 0..40 {
@@ -366,7 +366,7 @@ async fn progress_comes_after_all_events_of_a_watch_that_catches_up() {
     }
     assert!(matches!(next(&mut watch).await, WatchEvent::Progress { revision } if revision >= latest));
 
-    // Without anything to deliver, too, and with several requests at once.
+    // Also without events to deliver, and with several concurrent requests.
     let latest = store.put(Put::new("b", "")).await.unwrap().revision;
     watch.progress_handle().request();
     watch.progress_handle().request();
@@ -374,7 +374,7 @@ async fn progress_comes_after_all_events_of_a_watch_that_catches_up() {
 }
 
 #[tokio::test]
-async fn an_idle_watch_survives_compaction_and_a_restart() {
+async fn idle_watch_survives_compaction_and_restart() {
     let mut server = EtcdServer::start(1).await;
     let mut options = Options::new(server.endpoints());
     options.compaction.max_age = Duration::from_secs(5);
@@ -389,7 +389,7 @@ async fn an_idle_watch_survives_compaction_and_a_restart() {
     assert_eq!(next(&mut watch).await.revision(), put);
 }
 
-/// Writes beside the watch until history is compacted by age beyond `revision`.
+/// Writes besides the watch until compaction by age has passed `revision`.
 async fn wait_compacted(store: &Store, revision: Revision) -> Revision {
     let compacted = async {
         loop {
@@ -405,7 +405,7 @@ async fn wait_compacted(store: &Store, revision: Revision) -> Revision {
 }
 
 #[tokio::test]
-async fn keys_of_one_lifetime_share_leases_and_expire_no_earlier_than_asked() {
+async fn keys_of_equal_ttl_share_leases_and_never_expire_early() {
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
     let ttl = Duration::from_secs(3600);
@@ -416,16 +416,16 @@ async fn keys_of_one_lifetime_share_leases_and_expire_no_earlier_than_asked() {
     assert_eq!(leases, 1);
 
     let mut watch = store.watch(WatchRequest::prefix("short")).await.unwrap();
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     store.put(Put::new("short", "v").ttl(Duration::from_millis(1500))).await.unwrap();
     assert!(matches!(next(&mut watch).await, WatchEvent::Put { entry, .. } if entry.expires_at().is_some()));
     let event = next(&mut watch).await;
     assert!(matches!(&event, WatchEvent::Delete { key, .. } if *key == "short"), "{event:?}");
-    assert!(begun.elapsed() >= Duration::from_millis(1500));
+    assert!(start.elapsed() >= Duration::from_millis(1500));
 }
 
 #[tokio::test]
-async fn a_lease_that_was_revoked_is_replaced() {
+async fn revoked_lease_is_replaced() {
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
     let put = || Put::new("a", "1").ttl(Duration::from_secs(600));
@@ -439,17 +439,17 @@ async fn a_lease_that_was_revoked_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_value_of_another_program_is_named_by_its_key() {
+async fn foreign_value_is_reported_with_its_key() {
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
-    // Base 64 of "coracle/a" and "{}".
+    // Base64 of "coracle/a" and "{}".
     server.call("/v3/kv/put", r#"{"key":"Y29yYWNsZS9h","value":"e30="}"#);
     let error = store.get("a").await.unwrap_err();
     assert!(error.to_string().contains("coracle/a"), "{error}");
 }
 
 #[tokio::test]
-async fn nothing_runs_or_answers_after_close() {
+async fn closed_store_rejects_requests_and_ends_tasks() {
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
     let mut watch = store.watch(WatchRequest::prefix("")).await.unwrap();
@@ -463,7 +463,7 @@ async fn nothing_runs_or_answers_after_close() {
     store.close().await.unwrap();
 }
 
-/// The contract of all engines, each case on an etcd of its own.
+/// The contract of all engines, with a separate etcd per case.
 async fn fixture() -> coracle_store::contract::Fixture {
     let server = EtcdServer::start(1).await;
     let store = connect(&server).await;
@@ -471,7 +471,7 @@ async fn fixture() -> coracle_store::contract::Fixture {
     coracle_store::contract::Fixture::new(store, time, Box::new(server))
 }
 
-// Not the suite's case of a deletion at the very revision that history is compacted to: etcd
-// may drop that event from a watch that begins there (etcd issues 18089 and 19179, fixed in
-// later versions of 3.4 and 3.5 than distributions ship).
+// Without the suite's case of a deletion at the revision to which history is compacted: etcd may omit that event from
+// a watch that begins there (etcd issues 18089 and 19179, fixed in later versions of 3.4 and 3.5 than distributions
+// ship).
 coracle_store::contract_suite!(fixture);

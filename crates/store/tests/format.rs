@@ -1,5 +1,5 @@
-//! What older programs wrote must open: one directory of fixtures for each version of the
-//! format, made by `examples/format_fixture.rs` when that version was new.
+//! Files of older programs must open: one directory of fixtures per version of the format, created by
+//! `examples/format_fixture.rs` when that version was current.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -43,7 +43,7 @@ async fn version_1_opens_with_its_history() {
     store.put(Put::new("new", "")).await.unwrap();
     store.close().await.unwrap();
 
-    // From then on in the format of today: what is written goes to new files.
+    // Further writes go to new files in the current format.
     let report = disk::check(dir.path(), &mut |_| {}).unwrap();
     assert!(report.closed_cleanly && report.revision == Revision::new(49), "{report:?}");
     let newest = report.files.iter().rfind(|file| file.last == Some(report.revision)).unwrap();
@@ -69,13 +69,13 @@ async fn version_2_opens_with_packed_values_and_its_recorded_end() {
 }
 
 #[tokio::test]
-async fn a_version_of_the_future_is_refused_and_left_alone() {
+async fn newer_version_is_rejected_and_not_modified() {
     let dir = fixture(1);
     let newest = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
     let log = newest.filter(|path| name(path).starts_with("log-")).max().unwrap();
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[8] = 9;
-    // The checksum as a later version may compute it; one that fits version 1 would show damage.
+    // A later version may compute the checksum differently; one that fits version 1 would be reported as damage.
     bytes[44] ^= 1;
     std::fs::write(&log, &bytes).unwrap();
     let refused = disk::open_existing(dir.path(), disk::Options::default()).await.map(drop);

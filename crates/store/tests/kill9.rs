@@ -1,5 +1,5 @@
-//! A real process that writes and is killed with SIGKILL, again and again: whatever it
-//! reported as acknowledged must be there when the store is opened again.
+//! Repeatedly kills a writing process with SIGKILL: every write that it reported as acknowledged must be stored when
+//! the store is reopened.
 //!
 //! Runs itself as the child, so it has its own `main`.
 
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         child(Path::new(dir), round);
         return ExitCode::SUCCESS;
     }
-    // A filter for other tests, as cargo passes it on, leaves nothing of this one.
+    // With a filter for other tests, which cargo passes on, this test does not run.
     if arguments[1..]
         .iter()
         .any(|argument| !argument.starts_with('-') && !"kill9".contains(argument.as_str()))
@@ -48,7 +48,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn options() -> disk::Options {
-    // Small, so that kills also hit new segments and snapshots.
+    // Small, so that kills also hit segment creation and snapshots.
     disk::Options { segment_bytes: 32 << 10, snapshot_min_bytes: 32 << 10, ..disk::Options::default() }
 }
 
@@ -93,8 +93,7 @@ fn parent() {
     assert!(acknowledged.len() > ROUNDS as usize, "the children wrote something");
 }
 
-/// Reads the child's reports up to a number of them, kills it, and takes in what was still
-/// on its way.
+/// Reads the child's reports up to a number of them, kills it, and reads the remaining reports.
 fn run_child(dir: &Path, round: u64, writes: u64) -> BTreeMap<String, Revision> {
     let program = std::env::current_exe().expect("this program has a path");
     let mut child = Command::new(program)
@@ -105,7 +104,7 @@ fn run_child(dir: &Path, round: u64, writes: u64) -> BTreeMap<String, Revision> 
     let mut lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
     let mut reported: Vec<String> = Vec::new();
     for _ in 0..writes {
-        reported.push(lines.next().expect("the child goes on").expect("its output is text"));
+        reported.push(lines.next().expect("the child keeps running").expect("its output is text"));
     }
     child.kill().expect("it can be killed");
     child.wait().expect("and is gone");
@@ -113,7 +112,7 @@ fn run_child(dir: &Path, round: u64, writes: u64) -> BTreeMap<String, Revision> 
     reported.iter().filter_map(|line| parse(line)).collect()
 }
 
-/// The last line may have been cut off by the kill.
+/// The last line may be truncated by the kill.
 fn parse(line: &str) -> Option<(String, Revision)> {
     let (key, revision) = line.split_once(' ')?;
     Some((key.to_owned(), Revision::new(revision.parse().ok()?)))
@@ -131,10 +130,10 @@ async fn verify(dir: &Path, acknowledged: &BTreeMap<String, Revision>, round: u6
             entry.value_bytes().starts_with(format!("{key}:").as_bytes()),
             "round {round}: {key} has a wrong value"
         );
-        // A cut-off report may show fewer digits of the revision.
+        // A truncated report may have fewer digits of the revision.
         let same = entry.mod_revision() == *revision
             || entry.mod_revision().to_string().starts_with(&revision.to_string());
         assert!(same, "round {round}: {key} at {} was reported at {revision}", entry.mod_revision());
     }
-    store.close().await.expect("the store closes in good order");
+    store.close().await.expect("the store closes cleanly");
 }

@@ -1,5 +1,5 @@
-//! Scopes over a base: the contract, and random operations against a store in which the same
-//! entries were written.
+//! Scopes over a base: the contract, and random operations compared with a store in which the same entries were
+//! written.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -13,7 +13,7 @@ use coracle_store::{
     WatchRequest, memory,
 };
 
-/// Entries whose value has a place for the revision.
+/// Entries whose value contains the revision.
 struct Fixed {
     entries: BTreeMap<Vec<u8>, &'static str>,
     revision: Revision,
@@ -59,7 +59,7 @@ coracle_store::contract_suite_exact!(fixture);
 
 const BASE: [(&str, &str); 4] = [("a/1", "<>"), ("a/3", "[]"), ("a/5", "()"), ("b/2", "{}")];
 
-/// A scope over a base, and one in which the base was written: both as of the same revision.
+/// A scope over a base, and one in which the base was written, both as of the same revision.
 async fn pair() -> (Store, Store) {
     let (layered, written) = (
         memory::open(memory::Options::default()),
@@ -68,7 +68,7 @@ async fn pair() -> (Store, Store) {
     let put = |(key, value): (&str, &'static str)| Put::new(key, value).stamp_at(1);
     let txn = BASE.into_iter().fold(Txn::new(), |txn, entry| txn.put(put(entry)));
     let revision = written.commit(txn).await.unwrap().revision;
-    // Outside the scope, so that nobody sees it.
+    // Outside of the scope, so that it is invisible.
     let record = layered.put(Put::new("record", "")).await.unwrap();
     assert_eq!(record.revision, revision);
     let layered = layered.scope("s").unwrap();
@@ -76,15 +76,15 @@ async fn pair() -> (Store, Store) {
     (layered.over(Arc::new(Fixed { entries, revision })), written)
 }
 
-fn shown(entry: &Entry) -> String {
+fn formatted(entry: &Entry) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}={}@{}", text(entry.key()), text(&entry.value_bytes()), entry.mod_revision())
 }
 
-fn shown_event(event: &WatchEvent) -> String {
-    let before = |previous: &Option<Entry>| previous.as_ref().map(shown).unwrap_or_default();
+fn formatted_event(event: &WatchEvent) -> String {
+    let before = |previous: &Option<Entry>| previous.as_ref().map(formatted).unwrap_or_default();
     match event {
-        WatchEvent::Put { entry, previous } => format!("+{} < {}", shown(entry), before(previous)),
+        WatchEvent::Put { entry, previous } => format!("+{} < {}", formatted(entry), before(previous)),
         WatchEvent::Delete { key, revision, previous } => {
             format!("-{}@{revision} < {}", String::from_utf8_lossy(key), before(previous))
         }
@@ -94,16 +94,16 @@ fn shown_event(event: &WatchEvent) -> String {
 
 async fn state(store: &Store, at: At) -> Vec<String> {
     let request = RangeRequest { prefix: b"".to_vec(), at, ..RangeRequest::default() };
-    store.range(request).await.unwrap().entries.iter().map(shown).collect()
+    store.range(request).await.unwrap().entries.iter().map(formatted).collect()
 }
 
-/// A list in pages, with what each page says of the rest.
+/// A list in pages, with the remaining count of each page.
 async fn pages(store: &Store, prefix: &str, limit: usize) -> Vec<String> {
     let mut request = RangeRequest::prefix(prefix).limit(limit).count_remaining();
     let mut lines = Vec::new();
     loop {
         let range = store.range(request.clone()).await.unwrap();
-        lines.extend(range.entries.iter().map(shown));
+        lines.extend(range.entries.iter().map(formatted));
         lines.push(format!("more={} remaining={:?} @{}", range.more, range.remaining, range.revision));
         let Some(last) = range.entries.last().filter(|_| range.more) else { return lines };
         request = request.start([last.key(), b"\0"].concat()).at(range.revision);
@@ -131,27 +131,31 @@ fn random_txn(rng: &mut Rng, seen: &[Revision]) -> Txn {
     txn
 }
 
-fn shown_outcome(outcome: Result<coracle_store::Committed, Error>) -> String {
+fn formatted_outcome(outcome: Result<coracle_store::Committed, Error>) -> String {
     match outcome {
         Ok(committed) => {
-            let previous: Vec<_> = committed.previous.iter().map(|entry| entry.as_ref().map(shown)).collect();
+            let previous: Vec<_> =
+                committed.previous.iter().map(|entry| entry.as_ref().map(formatted)).collect();
             format!("@{} deleted {} {previous:?}", committed.revision, committed.deleted)
         }
         Err(Error::Conflict(conflict)) => {
             let key = String::from_utf8_lossy(&conflict.key).into_owned();
-            format!("{key}: {:?} but {:?}", conflict.expected, conflict.found.as_ref().map(shown))
+            format!("{key}: {:?} but {:?}", conflict.expected, conflict.found.as_ref().map(formatted))
         }
         Err(error) => panic!("{error}"),
     }
 }
 
 #[tokio::test]
-async fn a_base_is_as_if_it_had_been_written() {
+async fn base_behaves_as_if_written() {
     for seed in 0..60 {
         let mut rng = Rng::seeded(seed);
         let (layered, written) = pair().await;
         let start = layered.get("a/1").await.unwrap();
-        assert_eq!(shown(&start.entry.unwrap()), shown(&written.get("a/1").await.unwrap().entry.unwrap()));
+        assert_eq!(
+            formatted(&start.entry.unwrap()),
+            formatted(&written.get("a/1").await.unwrap().entry.unwrap())
+        );
         let mut seen = vec![Revision::new(2)];
         let from = start.revision.next();
         let mut watches = Vec::new();
@@ -160,8 +164,8 @@ async fn a_base_is_as_if_it_had_been_written() {
         }
         for step in 0..60 {
             let txn = random_txn(&mut rng, &seen);
-            let one = shown_outcome(layered.commit(txn.clone()).await);
-            let other = shown_outcome(written.commit(txn.clone()).await);
+            let one = formatted_outcome(layered.commit(txn.clone()).await);
+            let other = formatted_outcome(written.commit(txn.clone()).await);
             assert_eq!(one, other, "seed {seed}, step {step}, {txn:?}");
             seen.push(written.get("x").await.unwrap().revision);
             assert_eq!(state(&layered, At::Latest).await, state(&written, At::Latest).await, "seed {seed}");
@@ -185,8 +189,8 @@ async fn a_base_is_as_if_it_had_been_written() {
         }
         loop {
             let (one, other) = (watches[0].next().await.unwrap(), watches[1].next().await.unwrap());
-            assert_eq!(shown_event(&one), shown_event(&other), "seed {seed}");
-            if shown_event(&one).starts_with("+end") {
+            assert_eq!(formatted_event(&one), formatted_event(&other), "seed {seed}");
+            if formatted_event(&one).starts_with("+end") {
                 break;
             }
         }
@@ -194,7 +198,7 @@ async fn a_base_is_as_if_it_had_been_written() {
 }
 
 #[tokio::test]
-async fn what_was_before_the_base_is_gone() {
+async fn revisions_before_the_base_are_compacted() {
     let (layered, _) = pair().await;
     let before = Revision::new(1);
     assert!(matches!(layered.get_at("a/1", At::Revision(before)).await, Err(Error::Compacted { .. })));
@@ -207,7 +211,7 @@ async fn what_was_before_the_base_is_gone() {
 }
 
 #[tokio::test]
-async fn scopes_over_one_base_differ_only_in_what_they_wrote() {
+async fn scopes_over_one_base_store_only_differences() {
     let store = memory::open(memory::Options::default());
     let entries = BASE.into_iter().map(|(key, value)| (key.as_bytes().to_vec(), value)).collect();
     let base: Arc<dyn Base> = Arc::new(Fixed { entries, revision: Revision::new(1) });
@@ -222,7 +226,7 @@ async fn scopes_over_one_base_differ_only_in_what_they_wrote() {
 }
 
 #[tokio::test]
-async fn changes_are_told_by_the_keys_of_their_scope() {
+async fn events_have_keys_relative_to_their_scope() {
     let store = memory::open(memory::Options::default());
     let entries = BASE.into_iter().map(|(key, value)| (key.as_bytes().to_vec(), value)).collect();
     let base: Arc<dyn Base> = Arc::new(Fixed { entries, revision: Revision::new(1) });

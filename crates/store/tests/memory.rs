@@ -1,4 +1,4 @@
-//! The contract on the memory engine.
+//! The engine contract on the memory engine.
 
 use coracle_base::{ManualClock, Timestamp};
 use coracle_store::contract::{Fixture, PassTime};

@@ -1,5 +1,4 @@
-//! Random operations against a plain ordered map with history: whatever the engine answers,
-//! the map must say the same.
+//! Random operations compared with an ordered map with history: both must return the same results.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

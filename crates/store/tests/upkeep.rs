@@ -1,5 +1,4 @@
-//! What a store does by itself: compaction by age and by size, expiry across a restart, and
-//! watchers by the thousand.
+//! Background maintenance: compaction by age and by size, expiry across a restart; and thousands of watchers.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -12,7 +11,7 @@ use coracle_store::{
     CompactionPolicy, Delete, Put, Revision, Store, Txn, WatchEvent, WatchRequest, disk, memory,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 fn policy() -> CompactionPolicy {
     CompactionPolicy {
@@ -42,30 +41,30 @@ async fn open_disk_with(disk: &FakeDisk, clock: Clock, segment_bytes: u64, snaps
     disk::open_on(disk.files(), options).await.unwrap()
 }
 
-/// Waits until the oldest revision kept is at least this.
+/// Waits until the oldest kept revision is at least this.
 async fn compacted_to(store: &Store, revision: Revision) {
     let reached = async {
         while store.stats().await.unwrap().oldest < revision {
             tokio::task::yield_now().await;
         }
     };
-    let outcome = tokio::time::timeout(PATIENCE, reached).await;
+    let outcome = tokio::time::timeout(WAIT_LIMIT, reached).await;
     assert!(outcome.is_ok(), "wanted {revision}, stats are {:?}", store.stats().await);
 }
 
-/// Waits until the history holds no more bytes than this.
+/// Waits until the history has at most this many bytes.
 async fn history_within(store: &Store, bytes: u64) {
     let reached = async {
         while store.stats().await.unwrap().history_bytes > bytes {
             tokio::task::yield_now().await;
         }
     };
-    let outcome = tokio::time::timeout(PATIENCE, reached).await;
+    let outcome = tokio::time::timeout(WAIT_LIMIT, reached).await;
     assert!(outcome.is_ok(), "wanted {bytes} bytes, stats are {:?}", store.stats().await);
 }
 
 #[tokio::test]
-async fn what_is_too_old_goes_by_itself_and_the_rest_stays() {
+async fn old_history_is_compacted_by_age() {
     let clock = clock();
     let disk = FakeDisk::new();
     let stores = [
@@ -87,13 +86,13 @@ async fn what_is_too_old_goes_by_itself_and_the_rest_stays() {
     for (store, young) in stores.iter().zip(young) {
         compacted_to(store, young).await;
         let stats = store.stats().await.unwrap();
-        assert_eq!((stats.oldest, stats.keys), (young, 2), "what is younger than five minutes is kept");
+        assert_eq!((stats.oldest, stats.keys), (young, 2), "history of less than five minutes is kept");
         store.close().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn what_is_too_much_goes_by_itself_however_young() {
+async fn large_history_is_compacted_by_size() {
     let clock = clock();
     let disk = FakeDisk::new();
     let stores = [
@@ -109,7 +108,7 @@ async fn what_is_too_much_goes_by_itself_however_young() {
         compacted_to(&store, Revision::new(latest.get() - 200)).await;
         let stats = store.stats().await.unwrap();
         assert!(stats.history_bytes <= 200_000 && stats.history > 100, "{stats:?}");
-        // Once the burst is over a minute old, the lower limit holds.
+        // Once the burst is more than a minute old, the lower limit applies.
         clock.advance(Duration::from_secs(67));
         compacted_to(&store, Revision::new(latest.get() - 100)).await;
         let stats = store.stats().await.unwrap();
@@ -118,9 +117,9 @@ async fn what_is_too_much_goes_by_itself_however_young() {
     }
 }
 
-/// The load at which every informer was once told at the same time that its place was gone.
+/// At this load every informer once had to relist at the same time.
 #[tokio::test]
-async fn a_watcher_one_minute_behind_survives_a_thousand_writes_of_2_kib_a_second() {
+async fn watcher_one_minute_behind_survives_a_thousand_writes_of_2_kib_a_second() {
     const WRITES_A_SECOND: u64 = 1_000;
     const SECONDS: u64 = 100;
     let policy = CompactionPolicy::default();
@@ -147,7 +146,7 @@ async fn a_watcher_one_minute_behind_survives_a_thousand_writes_of_2_kib_a_secon
     }
     assert!(most > policy.max_bytes && most <= policy.burst_bytes, "{most} bytes at most");
     drop(watch);
-    // After the load the history shrinks to what it may hold at rest, then to nothing.
+    // After the load the history shrinks to its permanent limit, then to nothing.
     clock.advance(Duration::from_secs(83));
     history_within(&store, policy.max_bytes).await;
     clock.advance(Duration::from_secs(331));
@@ -155,21 +154,21 @@ async fn a_watcher_one_minute_behind_survives_a_thousand_writes_of_2_kib_a_secon
     store.close().await.unwrap();
 }
 
-/// Bytes in segments of the log, those made ahead included.
+/// Size of the log segments, including spare ones.
 fn log_bytes(files: &dyn Files) -> u64 {
     let names = files.list().unwrap().into_iter().filter(|name| name.starts_with("log-"));
     names.map(|name| files.size(&name).unwrap_or(0)).sum()
 }
 
-/// The defaults in small, so that the disk's limits are met within a second: a 256th of each.
+/// The defaults scaled down, so that the disk's limits are reached within a second: a 256th of each.
 #[tokio::test]
-async fn the_log_never_outgrows_what_it_holds_by_more_than_its_slack() {
+async fn log_size_stays_within_its_bound() {
     const SLACK: u64 = 128 << 10 << 2;
     let clock = clock();
     let disk = FakeDisk::new();
     let store = open_disk_with(&disk, clock.clock(), 64 << 10, 256 << 10).await;
     for n in 0..6_000_u64 {
-        // Few keys for a while, then many, then few again: what is current grows and shrinks.
+        // Few keys for a while, then many, then few again: current data grows and shrinks.
         let keys = if n / 1_500 % 2 == 0 { 20 } else { 1_500 };
         let len = 100 + (n * 7_919 % 1_500) as usize;
         store.put(Put::new(format!("k{}", n % keys), vec![n as u8; len])).await.unwrap();
@@ -188,7 +187,7 @@ async fn the_log_never_outgrows_what_it_holds_by_more_than_its_slack() {
     store.close().await.unwrap();
 }
 
-/// Large values that compress well are packed in memory; their log must be, too.
+/// Large compressible values are packed in memory; their log must be packed too.
 #[tokio::test]
 async fn large_compressible_updates_do_not_fill_the_disk_with_log() {
     const OBJECTS: u64 = 12;
@@ -212,7 +211,7 @@ async fn large_compressible_updates_do_not_fill_the_disk_with_log() {
     }
     let stats = store.stats().await.unwrap();
     assert!(stats.disk_bytes < 32 << 20, "{written} bytes were written: {stats:?}");
-    assert!(stats.history >= (ROUNDS - 1) * OBJECTS, "and all of it is still history: {stats:?}");
+    assert!(stats.history >= (ROUNDS - 1) * OBJECTS, "all of it is still in the history: {stats:?}");
     store.close().await.unwrap();
     let store = disk::open(dir.path(), disk::Options::default()).await.unwrap();
     assert!(store.get("crd/0").await.unwrap().entry.unwrap().value_bytes().starts_with(b"round 59 of"));
@@ -220,7 +219,7 @@ async fn large_compressible_updates_do_not_fill_the_disk_with_log() {
 }
 
 #[tokio::test]
-async fn deleted_keys_cost_nothing_once_they_are_compacted() {
+async fn compacted_deleted_keys_use_no_memory() {
     let clock = clock();
     let store = memory::open(memory::Options { clock: clock.clock(), compaction: policy() });
     for n in 0..100 {
@@ -235,7 +234,7 @@ async fn deleted_keys_cost_nothing_once_they_are_compacted() {
 }
 
 #[tokio::test]
-async fn keys_expire_also_while_nobody_has_the_store_open() {
+async fn keys_expire_while_the_store_is_closed() {
     let clock = clock();
     let disk = FakeDisk::new();
     let store = open_disk(&disk, clock.clock()).await;
@@ -245,14 +244,14 @@ async fn keys_expire_also_while_nobody_has_the_store_open() {
     clock.advance(Duration::from_secs(120));
     let store = open_disk(&disk, clock.clock()).await;
     let mut watch = store.watch(WatchRequest::prefix("").from(latest.next())).await.unwrap();
-    let deleted = tokio::time::timeout(PATIENCE, watch.next()).await.unwrap().unwrap();
+    let deleted = tokio::time::timeout(WAIT_LIMIT, watch.next()).await.unwrap().unwrap();
     assert!(matches!(deleted, WatchEvent::Delete { ref key, .. } if key == "short"), "{deleted:?}");
     assert!(store.get("long").await.unwrap().entry.is_some());
     store.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_watchers_each_get_what_they_watch() {
+async fn thousands_of_watchers_receive_their_events() {
     const WATCHERS: usize = 5_000;
     const PREFIXES: usize = 500;
     let store = memory::open(memory::Options::default());

@@ -1,11 +1,11 @@
-//! Expressions: whoever may write a policy or a definition sends them.
+//! CEL expressions, which clients send in policies and CustomResourceDefinitions.
 
 use std::sync::LazyLock;
 
 use coracle_cel::{Bindings, Budget, Decl, Env, EvalError, FieldDecl, ListKind, Shape, Type, Value};
 use serde_json::{Value as Json, json};
 
-/// What a call may cost here: enough for every kind of mistake, little enough to be fast.
+/// Cost limit of an evaluation: high enough for every kind of error, low enough to be fast.
 const CALL_LIMIT: u64 = 20_000;
 
 static DECL: LazyLock<Decl> = LazyLock::new(|| {
@@ -39,14 +39,14 @@ fn field(name: &str, shape: Shape) -> Option<FieldDecl> {
     FieldDecl::new(name, Decl::scalar(shape), false)
 }
 
-/// Reads, checks, estimates and evaluates, twice: the same comes out, and within the limit.
+/// Parses, checks, estimates and evaluates, twice: both results must be equal and within the limit.
 pub(super) fn evaluate(input: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(input) else { return "no text".into() };
     let checked = match ENV.check(text) {
         Ok(checked) => checked,
         Err(error) => {
-            let shown = error.to_string();
-            assert!(shown.starts_with("ERROR: <input>:"), "{shown}");
+            let formatted = error.to_string();
+            assert!(formatted.starts_with("ERROR: <input>:"), "{formatted}");
             let message = error.issues().first().map(|issue| issue.message.clone()).unwrap_or_default();
             return format!("refused: {}", super::outline(&message));
         }
@@ -70,13 +70,14 @@ fn run(program: &coracle_cel::Program) -> (String, u64) {
     let mut budget = Budget::with_call_limit(u64::MAX, CALL_LIMIT);
     let outcome = match program.evaluate(&bindings, &mut budget) {
         Ok(value) => {
-            let told = value.type_of();
+            let actual = value.type_of();
             let declared = program.output_type();
-            let agrees =
-                matches!(declared, Type::Dyn) || matches!(told, Type::Null) || told.name() == declared.name();
-            // Objects of the API are maps when they are asked.
-            assert!(agrees || matches!(declared, Type::Struct(_)), "{declared} is {told}");
-            format!("is {}", told.name())
+            let agrees = matches!(declared, Type::Dyn)
+                || matches!(actual, Type::Null)
+                || actual.name() == declared.name();
+            // In CEL's type function, objects of the API are maps.
+            assert!(agrees || matches!(declared, Type::Struct(_)), "{declared} is {actual}");
+            format!("is {}", actual.name())
         }
         Err(EvalError::Failed(message)) => format!("fails: {}", super::outline(&message)),
         Err(cancelled) => cancelled.to_string(),

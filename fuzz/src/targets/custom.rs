@@ -1,4 +1,4 @@
-//! Objects of custom kinds, together with the schema of the kind: both come from clients.
+//! Custom objects together with the schema of their kind: both come from clients.
 
 use coracle_api::codec::{Decoded, Problem, Target as DecodeTarget, json};
 use coracle_api::schema::{TypeId, graph, types};
@@ -15,12 +15,12 @@ pub(super) const SEEDS: &[&[u8]] = &[
     br#"{"schema":{"type":"object","properties":{"pod":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true,"properties":{"o":{"type":"object","properties":{"a":{"type":"integer"}},"anyOf":[{"required":["a"]},{"properties":{"a":{"minimum":3}}}],"not":{"maxProperties":0},"oneOf":[{},{"allOf":[{"minProperties":9}]}]}}}}},"object":{"pod":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","x":1},"o":{"a":1,"b":2}}}}"#,
 ];
 
-/// The same with rules, which have outcomes of their own.
+/// Seeds with validation rules, which have outcomes of their own.
 pub(super) const WITH_RULES: &[&[u8]] = &[
     br#"{"schema":{"type":"object","x-kubernetes-validations":[{"rule":"self.metadata.name.size() < 5","fieldPath":".l"}],"properties":{"l":{"type":"array","items":{"type":"object","properties":{"k":{"type":"string","default":"z"},"v":{"x-kubernetes-int-or-string":true}},"x-kubernetes-validations":[{"rule":"self.v > oldSelf.v","messageExpression":"'v is ' + string(self.v)","reason":"FieldValueForbidden"}]},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]},"d":{"type":"string","format":"duration","x-kubernetes-validations":[{"rule":"self < duration('1h') || oldSelf.hasValue()","optionalOldSelf":true,"message":"too long"}]}}},"object":{"metadata":{"name":"long-name"},"l":[{"k":"a","v":1},{"k":"b","v":"x"}],"d":"2h"},"old":{"l":[{"k":"a","v":2}]}}"#,
 ];
 
-/// Reads a schema and an object and does all that is done with objects.
+/// Parses a schema and an object, and applies all processing steps of custom objects.
 pub(super) fn run(input: &[u8]) -> String {
     let Ok(decoded) = json::decode(input, DecodeTarget::Any) else { return "no JSON".into() };
     let part = |name: &str| decoded.object.get(name).cloned().unwrap_or_default();
@@ -53,19 +53,19 @@ fn read_metadata(found: &Value) -> Result<Metadata, String> {
     Ok(Metadata { value: object, unknown: unknown.collect() })
 }
 
-/// What is done twice leads to the same as what is done once.
+/// Asserts that every step is idempotent.
 fn settle(schema: &Structural, object: &mut Value) {
     schema.prune(object);
     let pruned = object.clone();
-    assert!(schema.prune(object).is_empty() && *object == pruned, "pruning twice is pruning once");
+    assert!(schema.prune(object).is_empty() && *object == pruned, "pruning is idempotent");
     schema.drop_nulls(object);
     let dropped = object.clone();
     schema.drop_nulls(object);
-    assert_eq!(*object, dropped, "nulls are dropped at once");
+    assert_eq!(*object, dropped, "dropping nulls is idempotent");
     schema.set_defaults(object);
     let defaulted = object.clone();
     schema.set_defaults(object);
-    assert_eq!(*object, defaulted, "defaulting twice is defaulting once");
+    assert_eq!(*object, defaulted, "defaulting is idempotent");
 }
 
 fn check(schema: &Structural, object: &Value, old: &Value) -> String {
@@ -74,7 +74,7 @@ fn check(schema: &Structural, object: &Value, old: &Value) -> String {
     schema.check_update(object, old, &mut updated);
     schema.check_status_update(object, old, &mut updated);
     schema.validate(object, Some(object), &Path::NIL, &mut same);
-    assert!(same.len() <= created.len(), "what is the same has no new faults");
+    assert!(same.len() <= created.len(), "an unchanged object has no new errors");
     let (known, root) = schema.to_schema((graph().schema(), graph().node(object_meta())));
     let ty = Type::new(&known, root);
     let applied = if ty.validate(object, Strictness::Applied).is_ok() { "applies" } else { "does not apply" };
@@ -82,7 +82,7 @@ fn check(schema: &Structural, object: &Value, old: &Value) -> String {
     format!("{} {} {applied}", first.unwrap_or_default(), updated.len().min(2))
 }
 
-/// What is asked of the schema itself.
+/// Checks the schema itself.
 fn define(schema: &Structural) {
     let (path, mut found, mut in_rules) = (Path::root("schema"), ErrorList::new(), ErrorList::new());
     schema.check_defaults(UnknownInDefaults::Refused, &path, &read_metadata, &mut found);

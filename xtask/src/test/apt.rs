@@ -1,4 +1,4 @@
-//! Installing Debian packages, only where nobody has to be asked: as root on Debian or a descendant of it.
+//! Installs Debian packages where that needs no password: as root, on Debian or a derivative.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,16 +9,16 @@ use anyhow::{Context, Result};
 
 use crate::process::{command, run};
 
-/// The script Debian asks before a package starts its service (policy-rc.d, Debian Policy 9.3.3).
+/// Script that decides whether a package may start its service (policy-rc.d, Debian Policy 9.3.3).
 const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Whether packages can be installed without asking for a password.
+/// Returns true if packages can be installed without a password prompt.
 pub(crate) fn can_install() -> bool {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     effective_uid(&read("/proc/self/status")) == Some(0) && is_debian(&read("/etc/os-release"))
 }
 
-/// Installs the packages, saying so first.
+/// Prints the names of the packages and installs them.
 pub(crate) fn install(packages: &[&str]) -> Result<()> {
     println!("installing what the tests need: {}", packages.join(" "));
     run(command("apt-get").arg("update"))?;
@@ -28,10 +28,10 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     run(install.env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// While this lives, packages do not start their services. Tests start their own, and a service that
-/// cannot start (no init in a container, a port in use) would fail the installation.
+/// Prevents packages from starting their services while it lives. Tests start their own, and a service that cannot
+/// start (no init in a container, a port in use) would fail the installation.
 struct NoServices<'a> {
-    /// The policy we wrote and have to remove; none where the machine has a policy of its own.
+    /// The policy file that this guard created and removes when dropped; none if the machine has its own.
     written: Option<&'a Path>,
 }
 
@@ -68,7 +68,7 @@ fn effective_uid(status: &str) -> Option<u32> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether os-release(5) names Debian or something like it.
+/// Returns true if os-release(5) names Debian or a derivative.
 fn is_debian(os_release: &str) -> bool {
     os_release
         .lines()
@@ -82,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_told_by_the_effective_uid() {
+    fn effective_uid_is_parsed_from_proc_status() {
         assert_eq!(effective_uid("Name:\tsh\nUid:\t1000\t0\t1000\t1000\n"), Some(0));
         assert_eq!(effective_uid("Name:\tsh\nUid:\t0\t1000\t0\t0\n"), Some(1000));
         assert_eq!(effective_uid(""), None);
     }
 
     #[test]
-    fn debian_and_its_descendants_are_known() {
+    fn debian_and_derivatives_are_detected() {
         assert!(is_debian("NAME=x\nID=debian\n"));
         assert!(is_debian("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"));
         assert!(!is_debian("ID=fedora\n"));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn our_policy_goes_and_a_policy_found_stays() {
+    fn own_policy_is_removed_and_existing_policy_is_kept() {
         let path = std::env::temp_dir().join(format!("xtask-policy-{}", std::process::id()));
         drop(NoServices::set(&path).unwrap());
         assert!(!path.exists());

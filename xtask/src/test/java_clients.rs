@@ -1,6 +1,6 @@
 //! fabric8, the Java client of Kubernetes, downloaded and compiled by Maven below `target/`.
 //!
-//! Maven's own repository in the user's home is left alone: what this suite needs is cached beside what it builds.
+//! Maven's repository in the user's home is not used: dependencies are cached beside the build.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,28 +11,28 @@ use super::Options;
 use super::suites::Prepared;
 use crate::process::{command, find_program, root, run};
 
-/// The variable that tells the suite which Java to start.
+/// Variable with the Java program for the suite.
 const JAVA_VARIABLE: &str = "CORACLE_TEST_JAVA";
 
-/// The variable that tells the suite where its classes and those of the client are.
+/// Variable with the class path of the suite and of the client.
 const CLASSPATH_VARIABLE: &str = "CORACLE_TEST_JAVA_CLASSPATH";
 
 /// The project, below the root of the workspace.
 const PROJECT: &str = "crates/cli/tests/real_clients/fabric8/pom.xml";
 
-/// Where the project says that it is built.
+/// Build directory of the project.
 const BUILD: &str = "target/real-clients-java";
 
-/// Goals of plugins rather than a phase, whose other plugins would be downloaded as well.
+/// Plugin goals instead of a phase, which would download other plugins as well.
 const GOALS: &[&str] = &["compiler:compile", "dependency:copy-dependencies"];
 
 pub(crate) fn prepare(options: &Options) -> Result<Prepared> {
     if !options.real_clients {
-        return Ok(Prepared::LeftOut("downloads a client library; ask for it by --real-clients".to_owned()));
+        return Ok(Prepared::Skipped("downloads a client library; pass --real-clients to run it".to_owned()));
     }
     match (find_program("java"), find_program("mvn")) {
         (Some(java), Some(maven)) => build(&maven).map(|()| ready(java.into())),
-        (java, _) => Ok(Prepared::LeftOut(missing(if java.is_none() { "java" } else { "mvn" }))),
+        (java, _) => Ok(Prepared::Skipped(missing(if java.is_none() { "java" } else { "mvn" }))),
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn without_the_flag_nothing_is_downloaded() {
-        let Prepared::LeftOut(reason) = prepare(&Options::default()).unwrap() else { panic!("was prepared") };
+        let Prepared::Skipped(reason) = prepare(&Options::default()).unwrap() else { panic!("was prepared") };
         assert!(reason.contains("--real-clients"), "{reason}");
     }
 

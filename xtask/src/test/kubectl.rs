@@ -1,4 +1,4 @@
-//! Which kubectl the suite talks through: the one given, or the one in PATH if it is new enough.
+//! Finds the kubectl for the suite: the given one, or the one in PATH if it is new enough.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::Options;
 use super::suites::Prepared;
 use crate::process::{capture, command, find_program};
 
-/// The variable that tells the suite which program to start.
+/// Variable with the kubectl program for the suite.
 const VARIABLE: &str = "CORACLE_TEST_KUBECTL";
 
 /// The oldest kubectl whose output and behaviour the suite expects.
@@ -21,19 +21,19 @@ struct Version {
     minor: u32,
 }
 
-/// A kubectl the user named must work; one that happens to lie in PATH need not.
+/// A kubectl named by the user must work; one that is merely in PATH may be skipped.
 pub(crate) fn prepare(options: &Options) -> Result<Prepared> {
     match &options.kubectl {
         Some(path) => checked(path).map(ready),
-        None => Ok(ready_or_left_out(find_program("kubectl").map(|path| checked(&path)))),
+        None => Ok(ready_or_skipped(find_program("kubectl").map(|path| checked(&path)))),
     }
 }
 
-fn ready_or_left_out(found: Option<Result<PathBuf>>) -> Prepared {
+fn ready_or_skipped(found: Option<Result<PathBuf>>) -> Prepared {
     match found {
         Some(Ok(path)) => ready(path),
-        Some(Err(error)) => Prepared::LeftOut(format!("{error:#}; {}", advice())),
-        None => Prepared::LeftOut(format!("no kubectl in PATH; {}", advice())),
+        Some(Err(error)) => Prepared::Skipped(format!("{error:#}; {}", advice())),
+        None => Prepared::Skipped(format!("no kubectl in PATH; {}", advice())),
     }
 }
 
@@ -45,9 +45,9 @@ fn advice() -> String {
     format!("give a v{}.{} or newer by --kubectl PATH", OLDEST.major, OLDEST.minor)
 }
 
-/// The absolute path of a kubectl that works and is new enough.
+/// The absolute path of a kubectl that runs and is new enough.
 fn checked(path: &Path) -> Result<PathBuf> {
-    // The suite starts it from another directory than the user's.
+    // The suite starts it in another directory.
     let path = std::path::absolute(path).with_context(|| format!("resolving {}", path.display()))?;
     let answer = capture(command(&path).args(["version", "--client", "-o", "json"]))?;
     new_enough(&answer).with_context(|| format!("{} cannot be used", path.display()))?;
@@ -56,7 +56,7 @@ fn checked(path: &Path) -> Result<PathBuf> {
 
 fn new_enough(answer: &str) -> Result<()> {
     let git_version = client_version(answer)?;
-    let version = parse(&git_version).with_context(|| format!("it calls its version `{git_version}`"))?;
+    let version = parse(&git_version).with_context(|| format!("unknown version `{git_version}`"))?;
     if version < OLDEST {
         bail!("{git_version} is older than v{}.{}", OLDEST.major, OLDEST.minor);
     }
@@ -78,7 +78,7 @@ fn client_version(answer: &str) -> Result<String> {
     Ok(answer.client_version.git_version)
 }
 
-/// Reads `v1.32.4-dispatcher`: vendors append what they like after the patch number.
+/// Parses `v1.32.4-dispatcher`: vendors append arbitrary suffixes after the patch number.
 fn parse(git_version: &str) -> Option<Version> {
     let mut numbers = git_version.strip_prefix('v')?.split('.');
     let major = numbers.next()?.parse().ok()?;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_vendors_are_read() {
+    fn vendor_versions_are_parsed() {
         assert_eq!(parse("v1.32.4-dispatcher"), Some(Version { major: 1, minor: 32 }));
         assert_eq!(parse("v1.9.0"), Some(Version { major: 1, minor: 9 }));
         assert_eq!(parse("1.32.4"), None);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_judged_by_the_version_in_them() {
+    fn old_or_missing_versions_are_rejected() {
         assert!(new_enough(&answer("v1.32.4-dispatcher")).is_ok());
         let error = new_enough(&answer("v1.31.9")).unwrap_err();
         assert_eq!(error.to_string(), "v1.31.9 is older than v1.32");
@@ -120,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn a_kubectl_from_path_is_used_or_left_out() {
+    fn kubectl_from_path_is_used_or_skipped() {
         let path = PathBuf::from("/opt/kubectl");
-        let Prepared::Ready(environment) = ready_or_left_out(Some(Ok(path.clone()))) else {
-            panic!("left out")
+        let Prepared::Ready(environment) = ready_or_skipped(Some(Ok(path.clone()))) else {
+            panic!("skipped")
         };
         assert_eq!(environment, [(VARIABLE, path.into_os_string())]);
         let old = new_enough(&answer("v1.31.9")).map(|()| PathBuf::new());
-        assert!(matches!(ready_or_left_out(Some(old)), Prepared::LeftOut(_)));
-        assert!(matches!(ready_or_left_out(None), Prepared::LeftOut(_)));
+        assert!(matches!(ready_or_skipped(Some(old)), Prepared::Skipped(_)));
+        assert!(matches!(ready_or_skipped(None), Prepared::Skipped(_)));
     }
 
     #[test]
-    fn a_given_kubectl_that_does_not_work_is_an_error() {
+    fn given_kubectl_that_does_not_work_is_an_error() {
         for path in ["/coracle-no-such-kubectl", "/bin/true"] {
             let options = Options { kubectl: Some(path.into()), ..Options::default() };
             assert!(prepare(&options).is_err(), "{path} was accepted");

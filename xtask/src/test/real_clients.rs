@@ -1,6 +1,6 @@
-//! Client libraries of Python, in an environment of their own below `target/`.
+//! Python client libraries, in a virtual environment below `target/`.
 //!
-//! They are downloaded, so the suite runs only when asked for; it is never the only proof of anything.
+//! They are downloaded, so the suite runs only with `--real-clients`. It is never the only test of a feature.
 
 use anyhow::{Context, Result};
 
@@ -8,15 +8,15 @@ use super::Options;
 use super::suites::Prepared;
 use crate::process::{command, root, run};
 
-/// The variable that tells the suite which Python has the libraries.
+/// Variable with the Python program of the environment.
 const VARIABLE: &str = "CORACLE_TEST_PYTHON";
 
-/// What is installed from PyPI.
+/// Packages from PyPI.
 const PACKAGES: &[&str] = &["kubernetes", "kr8s"];
 
 pub(crate) fn prepare(options: &Options) -> Result<Prepared> {
     if !options.real_clients {
-        return Ok(Prepared::LeftOut("downloads client libraries; ask for it by --real-clients".to_owned()));
+        return Ok(Prepared::Skipped("downloads client libraries; pass --real-clients to run it".to_owned()));
     }
     let directory = root().join("target").join("real-clients");
     let python = directory.join("bin").join("python");
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn without_the_flag_nothing_is_downloaded() {
-        let Prepared::LeftOut(reason) = prepare(&Options::default()).unwrap() else { panic!("was prepared") };
+        let Prepared::Skipped(reason) = prepare(&Options::default()).unwrap() else { panic!("was prepared") };
         assert!(reason.contains("--real-clients"), "{reason}");
     }
 }

@@ -1,5 +1,5 @@
-//! What the suites need from the system: one line each, from which follow `--without`, the check before a
-//! run, the installation where it is ours to do, and the advice where it is not.
+//! System packages that suites need, one line each. `--without`, the check before a run, the installation and the
+//! advice follow from this table.
 
 use anyhow::{Result, anyhow, bail};
 
@@ -7,46 +7,46 @@ use super::apt;
 use super::suites::Suite;
 use crate::process::find_program;
 
-/// A program that a Debian package brings and some suites start.
+/// A program from a Debian package that some suites start.
 #[derive(Debug)]
 pub(crate) struct Requirement {
-    /// What `--without` calls it.
+    /// Name for `--without`.
     pub(crate) name: &'static str,
-    /// The program whose presence shows that the package is installed.
+    /// Program that shows that the package is installed.
     program: &'static str,
     package: &'static str,
-    /// The suites that cannot run without it.
+    /// Suites that cannot run without it.
     suites: &'static [&'static str],
 }
 
 const REQUIREMENTS: &[Requirement] =
     &[Requirement { name: "etcd", program: "etcd", package: "etcd-server", suites: &["etcd"] }];
 
-/// The names `--without` accepts.
+/// Names that `--without` accepts.
 pub(crate) fn names() -> Vec<&'static str> {
     REQUIREMENTS.iter().map(|requirement| requirement.name).collect()
 }
 
-/// What one suite needs.
+/// Requirements of one suite.
 pub(crate) fn of(suite: &str) -> impl Iterator<Item = &'static Requirement> {
     REQUIREMENTS.iter().filter(move |requirement| requirement.suites.contains(&suite))
 }
 
-/// Makes sure that everything these suites need is there.
+/// Checks that everything the suites need is installed, and installs it where possible.
 ///
 /// # Errors
 ///
-/// When something is missing and we may not, or could not, install it. The message says what to type.
+/// If something is missing and cannot be installed. The message contains the commands to type.
 pub(crate) fn ensure(suites: &[&Suite]) -> Result<()> {
     let missing = missing(suites, |program| find_program(program).is_some());
     install(&missing, &advice(&missing))
 }
 
-/// Makes sure that one requirement is there, for a command that runs no suite.
+/// Checks one requirement, for a command that runs no suite.
 ///
 /// # Errors
 ///
-/// When it is missing and we may not, or could not, install it.
+/// If it is missing and cannot be installed.
 pub(crate) fn ensure_installed(name: &str) -> Result<()> {
     let is_missing =
         |requirement: &&Requirement| requirement.name == name && find_program(requirement.program).is_none();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_requirement_is_needed_by_a_suite_that_exists() {
+    fn every_requirement_names_existing_suites() {
         for requirement in REQUIREMENTS {
             assert!(!requirement.suites.is_empty(), "{} is needed by nothing", requirement.name);
             for suite in requirement.suites {
@@ -110,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_missing_where_everything_is_installed() {
+    fn nothing_is_missing_if_all_is_installed() {
         assert!(missing(&every_suite(), |_| true).is_empty());
     }
 
     #[test]
-    fn what_no_wanted_suite_needs_is_not_missing() {
+    fn requirements_of_skipped_suites_are_not_missing() {
         assert_eq!(missing(&every_suite(), |_| false).len(), REQUIREMENTS.len());
         assert!(missing(&[], |_| false).is_empty());
     }
 
     #[test]
-    fn advice_gives_both_ways_out() {
+    fn advice_names_install_and_exclude_commands() {
         let text = advice(&of("etcd").collect::<Vec<_>>());
         assert!(text.contains("apt-get install -y --no-install-recommends etcd-server"), "{text}");
         assert!(text.contains("cargo xtask test --without etcd"), "{text}");

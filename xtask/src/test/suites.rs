@@ -1,5 +1,5 @@
-//! The suites, as data. Suites that need more than cargo have `test = false` in their manifest, so that a
-//! plain `cargo test` runs everywhere and only this table runs them.
+//! The suites, as data. Suites with requirements beyond cargo have `test = false` in their manifest, so that a plain
+//! `cargo test` works everywhere and only this table runs them.
 
 use std::ffi::OsString;
 
@@ -7,28 +7,28 @@ use anyhow::Result;
 
 use super::{Options, java_clients, kubectl, real_clients};
 
-/// Variables a suite is run with.
+/// Environment variables of a suite.
 pub(crate) type Environment = Vec<(&'static str, OsString)>;
 
-/// One run of `cargo test`. What it needs from the system stands in the table of requirements.
+/// One run of `cargo test`. Its requirements are in the table of requirements.
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
-    /// What follows `cargo test`.
+    /// Arguments of `cargo test`.
     pub(crate) cargo_args: &'static [&'static str],
-    /// Finds or fetches what the suite talks to. An error means that what the user asked for is impossible.
+    /// Finds or downloads the programs that the suite uses. An error means that an explicit request cannot be met.
     pub(crate) prepare: fn(&Options) -> Result<Prepared>,
 }
 
-/// Whether a suite can run.
+/// Result of preparing a suite.
 #[derive(Debug)]
 pub(crate) enum Prepared {
     Ready(Environment),
-    /// It cannot, for this reason, and the user did not insist.
-    LeftOut(String),
+    /// The suite cannot run, and was not explicitly requested.
+    Skipped(String),
 }
 
-/// All of them over the whole workspace with all features, whichever package a target is in: anything less
-/// would build the same crates again with fewer features.
+/// All suites, each over the whole workspace with all features, whichever package a target is in: otherwise the same
+/// crates would be built again with fewer features.
 pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "workspace", cargo_args: &["--workspace", "--all-features"], prepare: nothing },
     Suite {

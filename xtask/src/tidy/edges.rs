@@ -1,9 +1,9 @@
-//! Which crate may use which. This table is the one place that says so; ARCHITECTURE.md explains it.
+//! Allowed dependencies between crates. This table is authoritative; ARCHITECTURE.md explains it.
 
 use super::Violation;
 use super::tree::{Dependency, Package, Tree};
 
-/// What a crate may use of the workspace.
+/// The workspace crates that a crate may depend on.
 enum Uses {
     Anything,
     Only(&'static [&'static str]),
@@ -11,12 +11,12 @@ enum Uses {
 
 use Uses::{Anything, Only};
 
-/// The harness of whole-cluster tests; every crate may test with it, none may ship it.
+/// Harness of whole-cluster tests: a dev-dependency of any crate, a dependency of none.
 const TESTKIT: &str = "coracle-testkit";
 
-/// From the ground up. An arrow that is not here is a decision to argue for, not a line to add in passing:
-/// only `registry` reads and writes `store` (`coracle` just opens it and hands it on), and everything that
-/// acts on objects does so through `runtime` and its client.
+/// From the bottom up. Adding an edge is an architectural decision: only `registry` reads and writes `store`
+/// (`coracle` only opens it and passes it on), and everything that acts on objects does so through `runtime` and its
+/// client.
 const TABLE: &[(&str, Uses)] = &[
     ("coracle-base", Only(&[])),
     ("coracle-meta", Only(&[])),
@@ -41,7 +41,7 @@ const TABLE: &[(&str, Uses)] = &[
         ]),
     ),
     ("coracle-runtime", Only(&["coracle-api", "coracle-meta", "coracle-base"])),
-    // What the expressions of a policy mean is the same for the server and for who checks their types.
+    // Controllers type-check the expressions of policies with the same rules as the server.
     (
         "coracle-controllers",
         Only(&["coracle-runtime", "coracle-cel", "coracle-api", "coracle-meta", "coracle-base"]),
@@ -57,8 +57,8 @@ const TABLE: &[(&str, Uses)] = &[
     (
         "coracle",
         Only(&[
-            // One manager runs the controllers and whatever else follows the API; `coracle` owns its life,
-            // as it owns the store's: after the server is ready, until before it stops.
+            // One manager runs the controllers and everything else that watches the API. `coracle` starts it after
+            // the server is ready and stops it before the server, as it does with the store.
             "coracle-runtime",
             "coracle-apiserver",
             "coracle-controllers",
@@ -73,14 +73,14 @@ const TABLE: &[(&str, Uses)] = &[
         ]),
     ),
     ("coracle-cli", Only(&["coracle", "coracle-edge", "coracle-api", "coracle-meta", "coracle-base"])),
-    // It starts a real server per test, which is what `coracle` assembles.
+    // It starts a real server per test, which `coracle` assembles.
     (TESTKIT, Only(&["coracle", "coracle-api", "coracle-meta", "coracle-base"])),
     ("coracle-benches", Anything),
     ("coracle-fuzz", Only(&["coracle-api", "coracle-cel", "coracle-crd", "coracle-meta"])),
     ("xtask", Only(&[])),
 ];
 
-/// Every dependency between members is in the table, and every member is.
+/// Reports dependencies between members, and members, that are not in the table.
 pub(super) fn between_crates(tree: &Tree) -> Vec<Violation> {
     tree.packages.iter().flat_map(|package| of_package(package, &tree.packages)).collect()
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_not_in_the_table_names_both_ends_and_the_table() {
+    fn violation_names_both_crates_and_the_table() {
         let violations = check(vec![
             package("coracle-apiserver", &[("coracle-store", None)]),
             package("coracle-store", &[]),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_may_not_use_more_than_that() {
+    fn tests_may_use_no_other_crates() {
         let members = vec![
             package("coracle-store", &[("coracle-apiserver", Some("dev"))]),
             package("coracle-apiserver", &[]),
@@ -167,19 +167,19 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_missing_from_the_table_is_refused() {
+    fn crate_missing_from_the_table_is_rejected() {
         assert_eq!(check(vec![package("coracle-surprise", &[])]).len(), 1);
     }
 
     #[test]
-    fn a_registry_crate_of_the_same_name_is_no_edge() {
+    fn crates_io_package_of_the_same_name_is_no_edge() {
         let mut store = package("coracle-store", &[("coracle-edge", None)]);
         store.dependencies[0].path = None;
         assert_eq!(check(vec![store, package("coracle-edge", &[])]), [""; 0]);
     }
 
     #[test]
-    fn the_table_speaks_only_of_crates_it_lists() {
+    fn table_lists_every_crate_that_it_names() {
         let listed = |name: &str| TABLE.iter().any(|(known, _)| *known == name);
         for (from, uses) in TABLE {
             if let Only(allowed) = uses {

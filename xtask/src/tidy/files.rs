@@ -1,15 +1,15 @@
-//! Rules on every file, whatever its language. Data recorded for tests is exempt: its bytes are the point.
+//! Rules for every file, whatever its language. Data recorded for tests is exempt.
 
 use super::Violation;
 use super::tree::{File, Tree};
 
-/// Git keeps every version of a file for ever, in every clone. Nothing people write comes near this.
+/// Git keeps every version of a file forever, in every clone. No hand-written file comes near this size.
 pub(super) const MAX_FILE_BYTES: u64 = 512 * 1024;
 
-/// Names that say nothing of what is inside, so everything ends up inside.
+/// Names without meaning, which attract unrelated code.
 const EMPTY_NAMES: &[&str] = &["utils", "helpers", "common", "misc"];
 
-/// Names of attempts. Git keeps those; the tree has the one that is true.
+/// Suffixes of earlier attempts. Git keeps old versions; the tree has one.
 const ATTEMPT_SUFFIXES: &[&str] = &["_old", "_new", "_final", "_fixed"];
 
 pub(super) fn size(tree: &Tree) -> Vec<Violation> {
@@ -33,7 +33,7 @@ pub(super) fn whitespace(tree: &Tree) -> Vec<Violation> {
     written(tree).flat_map(whitespace_of).collect()
 }
 
-/// Directories count as well: `x/utils/mod.rs` is the same module as `x/utils.rs`.
+/// Directories count too: `x/utils/mod.rs` is the same module as `x/utils.rs`.
 pub(super) fn names(tree: &Tree) -> Vec<Violation> {
     written(tree)
         .filter_map(|file| Some((file, file.path.split('/').find_map(refused_name)?)))
@@ -47,7 +47,7 @@ fn written(tree: &Tree) -> impl Iterator<Item = &File> {
 
 fn whitespace_of(file: &File) -> Vec<Violation> {
     let text = file.text().unwrap_or_default();
-    // Not `lines()`, which would hide a carriage return.
+    // Unlike `lines()`, `split` does not hide a carriage return.
     let mut violations: Vec<_> = text
         .split('\n')
         .enumerate()
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_files_are_fixtures() {
+    fn binary_files_are_rejected_outside_fixtures() {
         assert!(
             binary(&tree(&[("a.txt", "text ä\n"), (FIXTURE, "a\0b"), ("fuzz/corpus/one/1", "\0")]))
                 .is_empty()
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_where_their_text_ends() {
+    fn trailing_whitespace_is_rejected() {
         assert!(
             whitespace(&tree(&[("a.md", "one\n\ntwo\n"), ("empty", ""), (FIXTURE, "one \n")])).is_empty()
         );
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_is_inside() {
+    fn meaningless_names_are_rejected() {
         assert!(
             names(&tree(&[("crates/base/src/clock.rs", ""), ("src/commons.rs", ""), ("src/renew.rs", "")]))
                 .is_empty()

@@ -1,9 +1,9 @@
-//! Rules on the manifests of the members.
+//! Rules for the manifests of the members.
 
 use super::Violation;
 use super::tree::Tree;
 
-/// Every member takes its lints from the workspace, so that there is one list of them.
+/// Every member inherits its lints from the workspace, so that there is one list.
 pub(super) fn lints_are_inherited(tree: &Tree) -> Vec<Violation> {
     let manifests = tree.packages.iter().filter_map(|package| tree.file(&package.manifest));
     manifests
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn lints_of_ones_own_are_refused() {
+    fn own_lints_are_rejected() {
         assert!(!inherits_lints("[package]\nname = \"x\"\n"));
         assert!(!inherits_lints("[lints.rust]\nunsafe_code = \"allow\"\n"));
         assert!(!inherits_lints("[lints]\nworkspace = false\n"));
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn only_members_are_asked() {
+    fn only_members_are_checked() {
         let mut tree =
             tree(&[("coracle-base/Cargo.toml", "[package]\n"), ("fuzz/Cargo.toml", "[package]\n")]);
         tree.packages = vec![package("coracle-base", &[])];

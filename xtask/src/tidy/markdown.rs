@@ -1,20 +1,20 @@
-//! Rules on the written pages: links lead somewhere, and decisions are numbered without gaps.
+//! Rules for Markdown pages: links resolve, and ADR numbers have no gaps.
 //!
-//! Links are found by their punctuation, line by line, outside of code; that is all our pages use.
+//! Links are found by their punctuation, line by line, outside of code, which suffices for our pages.
 
 use super::Violation;
 use super::tree::{File, Tree};
 
 const DECISIONS: &str = "docs/adr/";
 
-/// Every relative link points to a file or directory of the tree. What git ignores does not count: the
-/// reader of a clone does not have it.
+/// Every relative link resolves to a file or directory of the tree. Files that git ignores do not count, because a
+/// clone lacks them.
 pub(super) fn links(tree: &Tree) -> Vec<Violation> {
     let pages = tree.files.iter().filter(|file| file.path.ends_with(".md") && !file.is_recorded());
     pages.flat_map(|page| broken_links(page, tree)).collect()
 }
 
-/// Decisions are `0001-….md`, `0002-….md` and so on; beside them only a README may lie.
+/// ADRs are named `0001-….md`, `0002-….md` and so on; the only other file allowed is a README.
 pub(super) fn decision_numbers(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut last = 0;
@@ -52,7 +52,7 @@ fn broken_links(page: &File, tree: &Tree) -> Vec<Violation> {
         if is_fence || in_fence {
             continue;
         }
-        let broken = targets(line).into_iter().filter(|target| !leads_somewhere(target, &page.path, tree));
+        let broken = targets(line).into_iter().filter(|target| !resolves(target, &page.path, tree));
         violations.extend(broken.map(|target| {
             Violation::on_line(&page.path, number, format!("links to `{target}`, which is not there"))
         }));
@@ -62,13 +62,13 @@ fn broken_links(page: &File, tree: &Tree) -> Vec<Violation> {
 
 /// The targets of the inline links, images and link definitions of a line.
 fn targets(line: &str) -> Vec<String> {
-    // Every second piece between backticks is code.
+    // Every second part between backticks is code.
     let prose: String = line.split('`').step_by(2).collect();
     let inline = prose.match_indices("](").map(|(at, opening)| until_closed(&prose[at + opening.len()..]));
     inline.chain(definition(&prose)).filter_map(first_word).collect()
 }
 
-/// The text up to the parenthesis that closes the link; those within the target come in pairs.
+/// The text up to the parenthesis that closes the link; parentheses within the target are balanced.
 fn until_closed(text: &str) -> &str {
     let mut depth = 0;
     let closing = text.find(|character| {
@@ -82,25 +82,25 @@ fn until_closed(text: &str) -> &str {
     &text[..closing.unwrap_or(text.len())]
 }
 
-/// What follows `[name]:`, unless that is a footnote.
+/// The text after `[name]:`, unless that is a footnote.
 fn definition(line: &str) -> Option<&str> {
     let (label, target) = line.trim_start().strip_prefix('[')?.split_once("]:")?;
     (!label.starts_with('^') && !label.contains(']')).then_some(target)
 }
 
-/// A target without the title that may follow it.
+/// A target without the optional title after it.
 fn first_word(text: &str) -> Option<String> {
     let word = text.split_whitespace().next()?;
     Some(word.trim_start_matches('<').trim_end_matches('>').to_owned())
 }
 
-fn leads_somewhere(target: &str, page: &str, tree: &Tree) -> bool {
+fn resolves(target: &str, page: &str, tree: &Tree) -> bool {
     let path = target.split('#').next().unwrap_or_default();
     let is_elsewhere = target.contains("://") || target.starts_with("mailto:");
     is_elsewhere || path.is_empty() || resolve(page, path).is_some_and(|path| exists(&path, tree))
 }
 
-/// The path from the root, or nothing if the target lies above it.
+/// Resolves a target to a path from the root; none if it is above the root.
 fn resolve(page: &str, target: &str) -> Option<String> {
     let from_root = target.starts_with('/');
     let directory = page.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_somewhere_pass() {
+    fn links_that_resolve_pass() {
         for content in [
             "[up](../README.md) and [down](adr/0001-one.md#why \"title\")",
             "[directory](adr/) [root](/README.md) [`code`](../README.md) ![image](<../README.md>)",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_named_with_their_line() {
+    fn broken_links_are_reported_with_their_line() {
         for (content, line) in [
             ("[x](nowhere.md)", 1),
             ("\n[x](../nowhere.md#anchor)", 2),
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn decisions_in_a_row_pass() {
+    fn consecutive_decisions_pass() {
         assert_eq!(decisions(&["0001-one.md", "0002-two.md", "README.md"]), 0);
         assert_eq!(decisions(&[]), 0);
     }
 
     #[test]
-    fn decisions_with_gaps_duplicates_or_other_names_are_refused() {
+    fn decisions_with_gaps_duplicates_or_other_names_are_rejected() {
         assert_eq!(decisions(&["0001-one.md", "0003-three.md"]), 1);
         assert_eq!(decisions(&["0001-one.md", "0001-two.md"]), 1);
         assert_eq!(decisions(&["0002-two.md"]), 1);

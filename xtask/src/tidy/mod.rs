@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the repository that no compiler checks.
+//! `cargo xtask tidy`: the repository's rules that the compiler does not check.
 //!
 //! A rule is a pure function from the tree to its violations, and one line in [`RULES`].
 
@@ -15,11 +15,11 @@ use anyhow::{Result, bail};
 
 use tree::Tree;
 
-/// One thing to mend.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 struct Violation {
     path: String,
-    /// Counted from one; none where the whole file is meant.
+    /// Counted from one; none if the violation concerns the whole file.
     line: Option<usize>,
     message: String,
 }
@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
 ///
 /// # Errors
 ///
-/// When a rule is broken.
+/// If a rule is violated.
 pub(crate) fn run() -> Result<()> {
     let tree = Tree::read()?;
     let mut broken = 0;

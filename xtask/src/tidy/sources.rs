@@ -1,14 +1,14 @@
-//! Rules on Rust files, line by line. They read text, not syntax: a forbidden word in a string counts too,
-//! which is why this file writes them in two halves.
+//! Rules for Rust files, line by line. They match text, not syntax: a forbidden word in a string counts too, which is
+//! why this file splits such words.
 
 use super::Violation;
 use super::tree::{File, Tree};
 
-/// Files of the projects we learn from have a median of 106 to 294 lines; one three times as long as the
-/// longest of those holds more than one subject and wants to be split.
+/// Comparable projects have a median of 106 to 294 lines per file; a file more than twice as long as the largest of
+/// these medians has more than one subject and should be split.
 const MAX_RUST_LINES: usize = 800;
 
-/// What does not stay in the tree, and what to do instead.
+/// Markers that must not stay in the tree, and what to do instead.
 const MARKERS: &[(&str, &str)] = &[
     (concat!("to", "do!("), "write it, or return a typed error"),
     (concat!("unimple", "mented!("), "write it, or return a typed error"),
@@ -19,10 +19,10 @@ const MARKERS: &[(&str, &str)] = &[
     (concat!("XX", "X"), "say what is meant, or open an issue"),
 ];
 
-/// An allow stays when its cause is gone; an expectation then warns.
+/// An `allow` stays when its cause is gone; an `expect` then warns.
 const ALLOWS: &[&str] = &[concat!("#[all", "ow("), concat!("#![all", "ow(")];
 
-/// Every Rust file says first what it is. Examples are read from their first line of code.
+/// Every Rust file begins with a module comment. Examples are exempt.
 pub(super) fn module_doc(tree: &Tree) -> Vec<Violation> {
     tree.rust_files()
         .filter(|file| !file.is_recorded() && !is_example(file))
@@ -71,7 +71,7 @@ fn is_example(file: &File) -> bool {
     file.path.split('/').any(|part| part == "examples")
 }
 
-/// Whether the word stands alone: a letter before or after makes another name or a template out of it.
+/// Returns true if the word stands alone: a letter before or after it makes it another name or a template.
 fn contains_word(line: &str, word: &str) -> bool {
     let continues = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
     let ends_in_letter = continues(word.chars().last());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_contain_a_marker_are_no_marker() {
+    fn words_that_contain_a_marker_are_allowed() {
         let template = concat!("XX", "X", "XX", "X");
         let longer = concat!("my_db", "g!(");
         let method = concat!("TO", "DO", "S");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn allows_are_refused_and_expectations_are_not() {
+    fn allow_is_rejected_and_expect_is_accepted() {
         for allow in ALLOWS {
             assert_eq!(allow_attributes(&one("a.rs", &format!("{allow}dead_code)]\n"))).len(), 1, "{allow}");
         }

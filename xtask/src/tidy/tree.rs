@@ -1,6 +1,6 @@
-//! What the rules look at: the files git knows or would add, and the packages of the workspace.
+//! The input of the rules: the files that git tracks or would add, and the packages of the workspace.
 //!
-//! It is read once, so that rules do no I/O and are tested on trees written down in the test.
+//! It is read once, so that rules do no I/O and tests pass trees written in the test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use super::files::MAX_FILE_BYTES;
 use crate::process::{capture, cargo, command, root};
 
 pub(super) struct Tree {
-    /// In the order of their paths.
+    /// Sorted by path.
     pub(super) files: Vec<File>,
     pub(super) packages: Vec<Package>,
 }
@@ -22,7 +22,7 @@ pub(super) struct File {
     /// Relative to the root, with `/`.
     pub(super) path: String,
     pub(super) bytes: u64,
-    /// Empty for files over the size limit, which are not worth reading to refuse them.
+    /// Empty for files over the size limit, which are rejected unread.
     pub(super) content: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct File {
 #[derive(Debug, Deserialize)]
 pub(super) struct Package {
     pub(super) name: String,
-    /// Absolute as cargo gives it; relative to the root once in a [`Tree`].
+    /// Absolute in cargo's output; relative to the root in a [`Tree`].
     #[serde(rename = "manifest_path")]
     pub(super) manifest: String,
     pub(super) dependencies: Vec<Dependency>,
@@ -39,9 +39,9 @@ pub(super) struct Package {
 #[derive(Debug, Deserialize)]
 pub(super) struct Dependency {
     pub(super) name: String,
-    /// `dev` or `build`; none for a normal one.
+    /// `dev` or `build`; none for a normal dependency.
     pub(super) kind: Option<String>,
-    /// Where it lies, if it does not come from a registry.
+    /// Directory of a path dependency.
     pub(super) path: Option<String>,
 }
 
@@ -69,7 +69,8 @@ impl Tree {
 }
 
 impl File {
-    /// Nothing for what is no regular file now: removed but not yet committed, a link, a nested repository.
+    /// Returns None for a path that is no regular file: deleted but not committed, a symbolic link, a nested
+    /// repository.
     fn read(path: &str) -> Result<Option<Self>> {
         let full = root().join(path);
         let Some(found) = fs::symlink_metadata(&full).ok().filter(|found| found.is_file()) else {
@@ -88,13 +89,13 @@ impl File {
         if self.content.contains(&0) { None } else { std::str::from_utf8(&self.content).ok() }
     }
 
-    /// The lines with their numbers; none of a binary file.
+    /// Lines with their numbers; empty for a binary file.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text().unwrap_or_default().lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// Whether this is data recorded for a test, whose bytes are not ours to tidy:
-    /// `crates/*/tests/fixtures/` and `fuzz/corpus/`.
+    /// Returns true for data recorded for tests, which must not be reformatted: `crates/*/tests/fixtures/` and
+    /// `fuzz/corpus/`.
     pub(super) fn is_recorded(&self) -> bool {
         let parts: Vec<&str> = self.path.split('/').collect();
         matches!(parts[..], ["crates", _, "tests", "fixtures", _, ..] | ["fuzz", "corpus", _, ..])

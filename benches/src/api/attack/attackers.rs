@@ -1,4 +1,4 @@
-//! The attacks. Each holds as many connections as the limits of the server are about, from one to three users.
+//! The attacks. Each uses as many connections as the server's limits allow for one to three users.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -13,20 +13,20 @@ use crate::objects::{get, post};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Without permissions, and with that to write objects of a namespace.
+/// Users without permissions, and users who may write objects of a namespace.
 const OUTSIDERS: &[&str] = &["mallory", "oscar", "trudy"];
 const INSIDERS: &[&str] = &["editor-1", "editor-2", "editor-3"];
 
-/// Connections of each user: 630 in all, more than the server has seats.
+/// Connections per user: 630 in all, more than the server has seats (API Priority and Fairness).
 const CONNECTIONS_PER_USER: usize = 210;
 
 /// Connections that send YAML with aliases.
 const ALIAS_CONNECTIONS: usize = 64;
 
-/// A watch and its connection cost the server some 60 KiB before there is an event.
+/// A watch and its connection cost the server about 60 KiB before the first event.
 const WATCHES: usize = 1000;
 
-/// One attack, and the memory that it may cost.
+/// An attack, and the memory that it may cost the server.
 pub(super) struct Attack {
     pub(super) name: &'static str,
     users: &'static [&'static str],
@@ -35,13 +35,13 @@ pub(super) struct Attack {
 }
 
 enum Act {
-    /// Sends YAML with one large scalar and 200 000 aliases, again and again.
+    /// Repeatedly sends YAML with one large scalar and 200 000 aliases.
     Aliases,
-    /// Announces a body and does not send it.
+    /// Announces a body and never sends it.
     UnfinishedBodies,
-    /// Asks for the OpenAPI document and does not read it.
+    /// Requests the OpenAPI document and does not read the response.
     UnreadResponses,
-    /// Watches objects of 1 MB that change and does not read the events.
+    /// Watches changing objects of 1 MB and does not read the events.
     StalledWatches,
 }
 
@@ -74,10 +74,10 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// An attack that is under way until this is ended.
+/// A running attack.
 pub(super) struct Attackers {
     tasks: JoinSet<()>,
-    /// Connections on which nothing is read or written any more.
+    /// Idle connections that must stay open.
     held: Vec<Connection>,
 }
 
@@ -89,7 +89,7 @@ impl Attackers {
 }
 
 impl Attack {
-    /// Begins the attack; returns when all its connections are there.
+    /// Starts the attack; returns when all of its connections are open.
     pub(super) async fn begin(&self, site: &Site) -> Result<Attackers> {
         let mut attackers = Attackers { tasks: JoinSet::new(), held: Vec::new() };
         for user in self.users {
@@ -113,7 +113,7 @@ impl Attack {
 
 async fn connect(connector: &Connector, count: usize) -> Result<Vec<Connection>> {
     let mut connections = Vec::with_capacity(count);
-    // So many handshakes at a time as there are cores to do them, and some to wait.
+    // As many concurrent handshakes as there are cores, and some more in the queue.
     for _ in 0..count.div_ceil(16) {
         let some = (0..16.min(count - connections.len())).map(|_| connector.connect());
         for connection in join_all(some).await {
@@ -123,7 +123,7 @@ async fn connect(connector: &Connector, count: usize) -> Result<Vec<Connection>>
     Ok(connections)
 }
 
-/// Sends a request on each of so many connections and never reads the answers.
+/// Sends a request on each of `count` connections and never reads the responses.
 async fn hold(
     connector: &Connector,
     count: usize,
@@ -158,7 +158,7 @@ async fn send_aliases(connector: Connector, tasks: &mut JoinSet<()>) -> Result<(
     for _ in 0..ALIAS_CONNECTIONS {
         let (connector, request) = (connector.clone(), request.clone());
         tasks.spawn(async move {
-            // The server rejects each and may close the connection: the next one follows at once.
+            // The server rejects each request and may close the connection; the next one follows immediately.
             loop {
                 if let Ok(mut connection) = connector.connect().await {
                     while connection.count(request()).await.is_ok() {}
@@ -169,7 +169,7 @@ async fn send_aliases(connector: Connector, tasks: &mut JoinSet<()>) -> Result<(
     Ok(())
 }
 
-/// 1.6 MB: a scalar of 1 MB with an anchor, and 200 000 aliases of it.
+/// 1.6 MB of YAML: a scalar of 1 MB with an anchor, and 200 000 aliases of it.
 fn aliases() -> String {
     let mut text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\ndata:\n  a: &a ".to_owned();
     text += &"x".repeat(1_000_000);
@@ -178,7 +178,7 @@ fn aliases() -> String {
     text + "]\n"
 }
 
-/// Creates an object of 1 MB and changes it until the end.
+/// Creates an object of 1 MB and changes it until the attack ends.
 async fn change_large_objects(connector: Connector, tasks: &mut JoinSet<()>) -> Result<()> {
     let mut connection = connector.connect().await?;
     let object = json!({"metadata": {"name": "large"}, "data": {"large": "x".repeat(1_000_000)}});
@@ -195,7 +195,7 @@ async fn change_large_objects(connector: Connector, tasks: &mut JoinSet<()>) -> 
                 .body(Bytes::from(patch))
                 .expect("the parts of a request are valid");
             if connection.count(request).await.is_err() {
-                // Such as 429, because the user has left too much unread.
+                // For example 429, because the user has too many unread responses.
                 match connector.connect().await {
                     Ok(another) => connection = another,
                     Err(_) => return,

@@ -1,4 +1,4 @@
-//! A user and a node that use the server as usual while others attack it.
+//! A user and a node that send ordinary requests while the server is under attack.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::objects::{get, post};
 pub(super) const USER: &str = "alice";
 pub(super) const NODE: &str = "system:node:n";
 
-/// Between two requests of a bystander: often enough for a thousand samples, and no load of its own.
+/// Pause between two requests of a bystander: short enough for a thousand samples, long enough not to be a load.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// No request may take longer; a bystander that is not served fails the run.
+/// Request timeout; a request that exceeds it fails the run.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -26,7 +26,7 @@ const CONFIG_MAP: &str = "/api/v1/namespaces/default/configmaps/bystander";
 const NODES: &str = "/api/v1/nodes";
 const NODE_STATUS: &str = "/api/v1/nodes/n/status";
 
-/// How long the requests of both took.
+/// Latencies of the user's and of the node's requests.
 pub(super) struct Latencies {
     pub(super) user: Samples,
     pub(super) node: Samples,
@@ -37,7 +37,7 @@ pub(super) struct Bystanders {
     node: Connector,
 }
 
-/// Creates what the bystanders read and write.
+/// Creates the objects that the bystanders read and write.
 pub(super) async fn prepare(site: &Site) -> Result<Bystanders> {
     let (user, node) = (site.connector(USER)?, site.connector(NODE)?);
     let object = json!({"metadata": {"name": "bystander"}, "data": {"key": "value"}});
@@ -47,7 +47,7 @@ pub(super) async fn prepare(site: &Site) -> Result<Bystanders> {
 }
 
 impl Bystanders {
-    /// Sends requests for some time.
+    /// Sends requests for the given duration.
     pub(super) async fn measure(&self, duration: Duration) -> Result<Latencies> {
         let user = requests(&self.user, duration, |number| match number % 4 {
             0 => merge_patch(CONFIG_MAP, &json!({"data": {"key": number.to_string()}})),
@@ -62,8 +62,8 @@ impl Bystanders {
     }
 }
 
-/// Sends one request after the other. The first half on one connection, the second on a new one for each, because
-/// new clients must get in during an attack, too.
+/// Sends requests sequentially: the first half on one connection, the second half on a new connection each, because
+/// new clients must be able to connect during an attack.
 async fn requests(
     connector: &Connector,
     duration: Duration,

@@ -1,7 +1,7 @@
-//! Attacks by ordinary users, and their cost: memory of the server, and delays that bystanders see.
+//! Attacks by ordinary users, and their cost: server memory, and latency of bystanders.
 //!
-//! `coracle-bench attack`, which is what `cargo xtask bench attack` calls, starts Coracle and measures two
-//! bystanders, a user and a node, first alone and then during each attack.
+//! `coracle-bench attack` (called by `cargo xtask bench attack`) starts Coracle and measures two bystanders, a user
+//! and a node, first alone and then during each attack.
 
 mod attackers;
 mod bystanders;
@@ -24,29 +24,29 @@ use crate::objects::post;
 use crate::servers::{Coracle, Running, System};
 use crate::usage::Processes;
 
-/// The slowest hundredth of a bystander's requests may take so long during an attack.
+/// Maximum p99 latency of a bystander during an attack.
 const MAX_P99: Duration = Duration::from_millis(200);
 
 const MIB: u64 = 1 << 20;
 
-/// Start Coracle, attack it, and measure what others notice.
+/// Start Coracle, attack it, and measure the latency of other users.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The Coracle to attack [default: the one built beside this program].
+    /// Coracle binary to attack [default: the one built beside this program].
     #[arg(long, value_name = "PROGRAM")]
     coracle: Option<PathBuf>,
-    /// Where the server keeps its data.
+    /// Directory of the server's data.
     #[arg(long, default_value = "target/bench")]
     dir: PathBuf,
-    /// How long each attack lasts.
+    /// Duration of each attack in seconds.
     #[arg(long, default_value_t = 8)]
     seconds: u64,
-    /// Only the attacks whose name contains this.
+    /// Run only attacks whose name contains this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 }
 
-/// Users that the server knows by a token, which is their name.
+/// Users with a static token, which equals their name.
 const USERS: &[(&str, &str)] = &[
     (USER, ""),
     (NODE, "system:nodes"),
@@ -58,10 +58,10 @@ const USERS: &[(&str, &str)] = &[
     ("editor-3", ""),
 ];
 
-/// Users who may write what is in the namespace `default`.
+/// Users who may write in the namespace `default`.
 const EDITORS: &[&str] = &[USER, "editor-1", "editor-2", "editor-3"];
 
-/// A server and how to reach it as each user.
+/// A server and its data directory, to connect to as any user.
 struct Site {
     kubeconfig: PathBuf,
     server: Processes,
@@ -76,8 +76,7 @@ impl Site {
 }
 
 impl Options {
-    /// Runs all attacks, each on a server of its own, and prints a line for each figure. Returns whether all aims were
-    /// met.
+    /// Runs all attacks, each on its own server, and prints a line per figure. Returns true if all targets were met.
     pub(crate) fn run(&self) -> Result<bool> {
         fs::create_dir_all(&self.dir).with_context(|| self.dir.display().to_string())?;
         let mut all_met = true;
@@ -146,7 +145,7 @@ impl Options {
     }
 }
 
-/// Lets the editors write.
+/// Grants the editors write access.
 async fn grant(admin: &Connector) -> Result<()> {
     let subjects: Vec<_> = EDITORS
         .iter()

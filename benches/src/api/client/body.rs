@@ -1,10 +1,10 @@
-//! Where the body of an answer ends, and what of the bytes that come belongs to it.
+//! HTTP/1.1 response bodies: finds the end of a body and the data in the received bytes.
 
 use anyhow::{Context, Result, bail};
 use http::StatusCode;
 use httparse::{Header, Status};
 
-/// What is still to come of a body.
+/// State of a response body that is being received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Body {
     framing: Framing,
@@ -12,43 +12,43 @@ pub(crate) struct Body {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Framing {
-    /// So many bytes, and that is all.
+    /// This many bytes remain.
     Length(u64),
-    /// Pieces that each say how long they are: so much of this one, with the line break behind it.
+    /// Inside a chunk: this many bytes remain, including the line break.
     Piece(u64),
-    /// The length of the next piece.
+    /// Before the size line of the next chunk.
     Size,
-    /// The line break behind the last piece, which is empty.
+    /// Before the line break after the last, empty chunk.
     Trailer,
-    /// All until the connection ends.
+    /// The body ends with the connection.
     Everything,
 }
 
-/// The line break behind each piece.
+/// Bytes of the line break after each chunk.
 const LINE_BREAK: u64 = 2;
 
-/// What was found at the beginning of some bytes.
+/// The classification of the first received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// So many are not of the body.
+    /// Bytes of framing.
     pub(super) skipped: usize,
-    /// So many after them are.
+    /// Bytes of data after them.
     pub(super) data: usize,
 }
 
 impl Body {
-    /// Of an answer with these headers.
+    /// The body of a response with these headers.
     pub(super) fn of(status: StatusCode, headers: &[Header<'_>]) -> Result<Self> {
         let header = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
         let framing = if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
             Framing::Length(0)
         } else if let Some(encoding) = header("transfer-encoding") {
             if !encoding.value.eq_ignore_ascii_case(b"chunked") {
-                bail!("an answer is encoded as {}", String::from_utf8_lossy(encoding.value));
+                bail!("a response is encoded as {}", String::from_utf8_lossy(encoding.value));
             }
             Framing::Size
         } else if let Some(length) = header("content-length") {
-            Framing::Length(std::str::from_utf8(length.value)?.parse().context("a length is no number")?)
+            Framing::Length(std::str::from_utf8(length.value)?.parse().context("invalid content-length")?)
         } else {
             Framing::Everything
         };
@@ -59,7 +59,7 @@ impl Body {
         self.framing == Framing::Length(0)
     }
 
-    /// The connection has ended, which only some bodies may.
+    /// Handles the end of the connection, with which only some bodies may end.
     pub(super) fn ended(&mut self) -> Result<()> {
         if self.framing != Framing::Everything {
             bail!("the server closed the connection");
@@ -68,7 +68,7 @@ impl Body {
         Ok(())
     }
 
-    /// Finds what belongs to the body at the beginning of these bytes.
+    /// Classifies the first of these bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Taken> {
         let mut skipped = 0;
         loop {
@@ -101,7 +101,7 @@ impl Body {
                             if size == 0 { Framing::Trailer } else { Framing::Piece(size + LINE_BREAK) };
                     }
                     Ok(Status::Partial) => return Ok(Taken { skipped, data: 0 }),
-                    Err(_) => bail!("a piece of an answer has no length"),
+                    Err(_) => bail!("invalid chunk size"),
                 },
                 Framing::Trailer => {
                     if rest.len() < LINE_BREAK as usize {
@@ -123,7 +123,7 @@ fn at_most(limit: u64, length: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// What a body says that comes in pieces of `size` bytes, and whether it is over then.
+    /// The data of a body received in pieces of `size` bytes, and whether it is complete.
     fn read(mut body: Body, sent: &[u8], size: usize) -> (String, bool) {
         let (mut said, mut unread) = (Vec::new(), Vec::new());
         for piece in sent.chunks(size) {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_end_where_they_say_however_they_come() {
+    fn bodies_end_correctly_for_any_segmentation() {
         let pieces = b"5\r\nhello\r\n10\r\n, world of bytes\r\n0\r\n\r\n";
         for size in 1..=pieces.len() {
             let chunked = body(&[("Transfer-Encoding", b"chunked")]).unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_cut_off_is_no_answer() {
+    fn truncated_or_malformed_responses_are_errors() {
         let mut chunked = body(&[("transfer-encoding", b"chunked")]).unwrap();
         assert!(chunked.ended().is_err());
         let mut everything = body(&[]).unwrap();

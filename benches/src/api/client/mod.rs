@@ -1,7 +1,7 @@
-//! A client that costs little, for it shares the machine with the server it measures.
+//! A lightweight HTTP client, because it shares the machine with the server under test.
 //!
-//! HTTP/1.1 over TLS, one request at a time on each connection, used by one task. Requests are written into one
-//! buffer and answers read out of another, both kept for the next; what comes is counted, not parsed.
+//! HTTP/1.1 over TLS, one request at a time per connection, one task per connection. Requests and responses use two
+//! buffers that are reused; response bytes are counted, not parsed.
 
 mod body;
 
@@ -23,25 +23,25 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::kubeconfig::{Credential, Kubeconfig};
 pub(crate) use body::Body;
 
-/// How much of a refusal is shown.
+/// Maximum bytes of an error response in messages.
 const SHOWN_BYTES: usize = 400;
 
-/// What is read at once, at most: four records of TLS.
+/// Maximum bytes per read: four TLS records.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// More headers than any server sends.
+/// Maximum number of response headers; no server sends as many.
 const MAX_HEADERS: usize = 64;
 
-/// What may be sent.
+/// A request of the benchmark.
 pub(crate) type Outgoing = Request<Bytes>;
 
-/// Makes connections to one server.
+/// Opens connections to one server.
 pub(crate) struct Connector {
-    /// Host and port.
+    /// Host and port of the URL.
     authority: String,
     name: ServerName<'static>,
     tls: TlsConnector,
-    /// The headers that all requests have, as they are sent.
+    /// Encoded headers that all requests have.
     headers: Arc<[u8]>,
 }
 
@@ -91,7 +91,7 @@ fn tls_config(config: &Kubeconfig) -> Result<ClientConfig> {
     })
 }
 
-/// One connection, used by one task.
+/// A connection, used by one task.
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
     headers: Arc<[u8]>,
@@ -99,7 +99,7 @@ pub(crate) struct Connection {
     input: Input,
 }
 
-/// What has come and was not looked at yet.
+/// Received bytes that are not processed yet.
 struct Input {
     bytes: Box<[u8]>,
     start: usize,
@@ -111,7 +111,7 @@ impl Input {
         &self.bytes[self.start..self.end]
     }
 
-    /// Where more may be put, behind what is unread.
+    /// Free space behind the unread bytes.
     fn room(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -122,7 +122,7 @@ impl Input {
 }
 
 impl Connection {
-    /// Sends a request that must succeed and returns how many bytes the answer has.
+    /// Sends a request that must succeed; returns the number of bytes of the response body.
     pub(crate) async fn count(&mut self, request: Outgoing) -> Result<u64> {
         let mut body = self.open(request).await?;
         let mut bytes = 0;
@@ -132,13 +132,13 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Sends a request that must succeed and returns the whole answer.
+    /// Sends a request that must succeed; returns the response body.
     pub(crate) async fn fetch(&mut self, request: Outgoing) -> Result<Vec<u8>> {
         let mut body = self.open(request).await?;
         self.rest(&mut body).await
     }
 
-    /// Sends a request that must succeed, of which the answer is read later.
+    /// Sends a request that must succeed; the response body is read later.
     pub(crate) async fn open(&mut self, request: Outgoing) -> Result<Body> {
         self.send(&request).await?;
         let (status, mut body) = self.head().await?;
@@ -149,7 +149,7 @@ impl Connection {
         bail!("{status}: {}", String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]))
     }
 
-    /// The next piece of an answer; none at its end.
+    /// The next piece of a response body; none at its end.
     pub(crate) async fn chunk(&mut self, body: &mut Body) -> Result<Option<&[u8]>> {
         loop {
             if body.is_over() {
@@ -175,12 +175,12 @@ impl Connection {
         Ok(all)
     }
 
-    /// Sends a request without reading the answer.
+    /// Sends a request without reading the response.
     pub(crate) async fn send(&mut self, request: &Outgoing) -> Result<()> {
         self.send_announcing(request, request.body().len()).await
     }
 
-    /// Sends a request that announces a body of some length, which may be longer than the one that is sent.
+    /// Sends a request with the given content length, which may exceed the body that is sent.
     pub(crate) async fn send_announcing(&mut self, request: &Outgoing, length: usize) -> Result<()> {
         let Self { output, headers, .. } = self;
         output.clear();
@@ -201,13 +201,13 @@ impl Connection {
         Ok(self.stream.flush().await?)
     }
 
-    /// The beginning of an answer.
+    /// Reads the head of a response.
     async fn head(&mut self) -> Result<(StatusCode, Body)> {
         loop {
             let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
             let mut head = httparse::Response::new(&mut headers);
             if let httparse::Status::Complete(length) = head.parse(self.input.unread())? {
-                let status = StatusCode::from_u16(head.code.context("an answer has no code")?)?;
+                let status = StatusCode::from_u16(head.code.context("a response has no status code")?)?;
                 let body = Body::of(status, head.headers)?;
                 self.input.start += length;
                 return Ok((status, body));
@@ -216,11 +216,11 @@ impl Connection {
         }
     }
 
-    /// Waits for more. Whether there is.
+    /// Reads more bytes; returns false if the connection has ended.
     async fn receive(&mut self) -> Result<bool> {
         let Self { stream, input, .. } = self;
         let room = input.room();
-        ensure!(!room.is_empty(), "an answer begins with too much");
+        ensure!(!room.is_empty(), "a response head is too long");
         let received = stream.read(room).await?;
         input.end += received;
         Ok(received > 0)

@@ -1,4 +1,4 @@
-//! `coracle server`, with files as its store unless it is given an etcd.
+//! Runs `coracle server`, on files unless an etcd is given.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use coracle_benches::measure::start;
 
 use super::{Running, Server, SharedEtcd, System, endpoints};
 
-/// The program of this workspace.
+/// The `coracle` binary of this workspace.
 pub(crate) struct Coracle {
     pub(crate) program: PathBuf,
-    /// Further arguments of `coracle server`.
+    /// Additional arguments of `coracle server`.
     pub(crate) arguments: Vec<OsString>,
-    /// The etcd that is its store.
+    /// The etcd used as its store.
     pub(crate) etcd: Option<SharedEtcd>,
 }
 
 impl Coracle {
-    /// The kubeconfig of the administrator of a server whose files are in `dir`.
+    /// The administrator's kubeconfig of a server with the data directory `dir`.
     pub(crate) fn kubeconfig(dir: &Path) -> PathBuf {
         dir.join("data").join("admin.kubeconfig")
     }
@@ -36,7 +36,7 @@ impl System for Coracle {
         let address = format!("127.0.0.1:{}", free_port());
         let mut command = Command::new(&self.program);
         command.args(["server", "--listen", &address, "--data-dir"]).arg(&data);
-        // As kube-apiserver, beside which it is measured.
+        // Like kube-apiserver, with which it is compared.
         command.args(["--disable-controller-manager", "--disable-scheduler"]).args(&self.arguments);
         if let Some(etcd) = &self.etcd {
             command.arg("--store").arg(format!("etcd={}", endpoints(etcd)));

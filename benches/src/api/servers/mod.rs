@@ -1,8 +1,8 @@
-//! Servers that the comparison starts and stops, one after the other.
+//! Servers that the comparison starts and stops.
 
 mod coracle;
+mod kube_apiserver;
 mod pki;
-mod upstream;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,34 +16,34 @@ use coracle_benches::measure::start;
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) use self::coracle::Coracle;
-pub(crate) use self::upstream::{EtcdSource, Upstream};
+pub(crate) use self::kube_apiserver::{EtcdSource, KubeApiserver};
 use crate::client::Connector;
 use crate::kubeconfig::Kubeconfig;
 use crate::load::{self, Target};
 use crate::usage::Processes;
 use crate::workload;
 
-/// How long a server may take to start or to stop.
+/// Maximum time for a server to start or stop.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The members of an etcd cluster, which end with their last user.
+/// Members of an etcd cluster, stopped with their last user.
 pub(crate) type SharedEtcd = Arc<[Etcd]>;
 
-/// Their URLs, as both servers take them.
+/// Their URLs in the format that both servers accept.
 fn endpoints(etcd: &SharedEtcd) -> String {
     let endpoints: Vec<&str> = etcd.iter().map(|member| member.endpoint.as_str()).collect();
     endpoints.join(",")
 }
 
-/// Something that serves the API when started.
+/// A server that implements the Kubernetes API.
 pub(crate) trait System {
-    /// What the tables call it.
+    /// Name in the tables.
     fn name(&self) -> &str;
-    /// Starts it with its data in `dir`, whether they are there or not, and waits until it is ready.
+    /// Starts the server with its data in `dir`, new or existing, and waits until it is ready.
     fn start(&self, dir: &Path) -> Result<Running>;
 }
 
-/// A server that is ready. It is killed when dropped.
+/// A server that is ready; killed when dropped.
 pub(crate) struct Running {
     pub(crate) target: Target,
     pub(crate) ready_in: Duration,
@@ -52,7 +52,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Waits until what was started at `begin` is ready.
+    /// Waits until the server started at `begin` is ready.
     fn wait(
         name: &str,
         mut server: Server,
@@ -68,7 +68,7 @@ impl Running {
         Ok(Self { target, ready_in, server, etcd })
     }
 
-    /// Ends it in order and waits for that.
+    /// Stops the server gracefully and waits for it.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.server.terminate()?;
         drop(self.etcd.take());
@@ -83,7 +83,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a program whose output goes to a file.
+    /// Starts a program with its output redirected to a file.
     fn spawn(command: &mut Command, log: PathBuf) -> Result<Self> {
         let file = File::create(&log)?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -92,7 +92,7 @@ impl Server {
         Ok(Self { process, log })
     }
 
-    /// Asks again and again, less often the longer it takes.
+    /// Polls the server at growing intervals until it is ready.
     async fn ready(&mut self, kubeconfig: &Path, begin: Instant) -> Result<Connector> {
         loop {
             let failure = match attempt(kubeconfig).await {
@@ -114,10 +114,8 @@ impl Server {
     }
 
     fn terminate(&mut self) -> Result<()> {
-        let pid = i32::try_from(self.process.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .context("a process has a number")?;
+        let pid =
+            i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).context("the process has an id")?;
         kill_process(pid, Signal::TERM)?;
         let begin = start();
         load::runtime()?.block_on(async {
@@ -134,13 +132,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The kubeconfig may be written only while the server starts.
+/// One attempt; the kubeconfig may not exist until the server has started.
 async fn attempt(kubeconfig: &Path) -> Result<Connector> {
     let connector = Connector::new(&Kubeconfig::read(kubeconfig, None)?)?;
     workload::ready(&connector).await?;

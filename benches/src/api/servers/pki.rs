@@ -1,4 +1,4 @@
-//! Certificates for a server that does not make its own.
+//! Certificates for kube-apiserver, which does not create a CA itself.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,10 +10,10 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, SanType,
 };
 
-/// A directory with an authority, certificates of a server and an administrator, and keys for tokens.
+/// A directory with a CA, certificates of a server and an administrator, and keys for service account tokens.
 pub(super) struct Pki(PathBuf);
 
-/// Makes everything anew: nothing a server stores depends on it.
+/// Creates everything anew: no stored object depends on it.
 pub(super) fn write(dir: &Path) -> Result<Pki> {
     fs::create_dir_all(dir)?;
     let pki = Pki(dir.to_owned());
@@ -47,7 +47,7 @@ impl Pki {
         self.0.join(file)
     }
 
-    /// The administrator's way in.
+    /// Writes the administrator's kubeconfig.
     pub(super) fn write_kubeconfig(&self, url: &str) -> Result<PathBuf> {
         let path = self.path("admin.kubeconfig");
         let text = format!(

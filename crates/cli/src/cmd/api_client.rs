@@ -1,4 +1,4 @@
-//! Clients of a running server, for commands that act through its API.
+//! API clients for commands that act on a running server.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use kube::{Client, Config};
 
 use crate::failure::Advice;
 
-/// The cluster of commands that name none.
+/// Cluster of commands without --cluster.
 pub(super) const DEFAULT_CLUSTER: &str = "default";
 
-/// The longest id of a cluster, as that of a DNS label.
+/// Maximum length of a cluster id: that of a DNS label.
 const MAX_ID_BYTES: usize = 63;
 
-/// A client of one cluster of the server that a kubeconfig leads to.
+/// Returns a client of one cluster of the server that the kubeconfig names.
 pub(super) async fn connect(kubeconfig: &Path, cluster: &str) -> Result<Client> {
     let unusable = || format!("cannot use {}", kubeconfig.display());
     let read = Kubeconfig::read_from(kubeconfig)
         .with_context(unusable)
-        .context(Advice("start the cluster once, or name a kubeconfig by --kubeconfig".to_owned()))?;
+        .context(Advice("start the cluster once, or pass --kubeconfig FILE".to_owned()))?;
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(read, &options).await.with_context(unusable)?;
     if cluster != DEFAULT_CLUSTER {
@@ -30,7 +30,7 @@ pub(super) async fn connect(kubeconfig: &Path, cluster: &str) -> Result<Client> 
     Client::try_from(config).with_context(unusable)
 }
 
-/// The failure of a request that got no response. Libraries wrap its cause several times; the innermost error names it.
+/// Error of a request that got no response. Libraries wrap the cause several times; the innermost error names it.
 pub(super) fn unreachable(error: kube::Error) -> Error {
     let error = Error::new(error);
     let cause = error.root_cause().to_string();
@@ -38,7 +38,7 @@ pub(super) fn unreachable(error: kube::Error) -> Error {
         .context(Advice("is the cluster running? coracle up starts it".to_owned()))
 }
 
-/// Reads the id of a cluster: a DNS label.
+/// Parses a cluster id, which is a DNS label.
 pub(super) fn cluster_id(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_label = !text.is_empty() && text.len() <= MAX_ID_BYTES && text.bytes().all(fits);

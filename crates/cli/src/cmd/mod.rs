@@ -1,4 +1,4 @@
-//! The commands. Each takes its arguments and returns when its work is done.
+//! The commands. Each takes its parsed arguments and returns when it is done.
 
 mod api_client;
 pub(crate) mod certs;
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use crate::args::Command;
 use crate::version;
 
-/// Carries out a command.
+/// Dispatches a command.
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Up(args) | Command::Server(args) => up::run(args),
@@ -31,7 +31,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     }
 }
 
-/// Writes to stdout. Unlike `print!` it does not panic when nobody reads any more.
+/// Writes to stdout. Unlike `print!` it does not panic if stdout is closed.
 fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

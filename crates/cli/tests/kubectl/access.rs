@@ -1,4 +1,4 @@
-//! Who may do what, and certificates.
+//! Authorization and certificate signing requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::session::{Session, has};
 
 #[tokio::test]
-async fn the_administrator_may_do_everything() {
+async fn administrator_is_allowed_everything() {
     let kubectl = Session::start().await;
     assert_eq!(kubectl.ok("auth can-i create pods").await.trim(), "yes");
     assert_eq!(kubectl.ok("auth can-i '*' '*' -A").await.trim(), "yes");
@@ -16,7 +16,7 @@ async fn the_administrator_may_do_everything() {
 }
 
 #[tokio::test]
-async fn roles_are_reconciled() {
+async fn auth_reconcile_creates_roles() {
     let kubectl = Session::start().await;
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r, namespace: default}\nrules: [{apiGroups: [''], resources: [pods], verbs: [get]}]\n";
     has(
@@ -30,7 +30,7 @@ async fn roles_are_reconciled() {
 }
 
 #[tokio::test]
-async fn certificates_are_approved_and_denied() {
+async fn certificate_requests_are_approved_and_denied() {
     let kubectl = Session::start().await;
     let key = rcgen::KeyPair::generate().expect("a key");
     let request = rcgen::CertificateParams::new(Vec::<String>::new())

@@ -1,4 +1,4 @@
-//! `apply` on either side, `diff`, `replace` and `edit`.
+//! `apply` on the client side and the server side, `diff`, `replace` and `edit`.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn configurations_are_applied_by_the_client() {
+async fn client_side_apply_creates_and_updates() {
     let kubectl = Session::start().await;
     kubectl.file("web.yaml", DEPLOYMENT);
     has(&kubectl.ok("apply -f web.yaml").await, &["deployment.apps/web created"]);
@@ -49,7 +49,7 @@ async fn configurations_are_applied_by_the_client() {
 }
 
 #[tokio::test]
-async fn configurations_are_applied_by_the_server() {
+async fn server_side_apply_creates_and_updates() {
     let kubectl = Session::start().await;
     kubectl.file("web.yaml", DEPLOYMENT);
     has(&kubectl.ok("apply --server-side -f web.yaml").await, &["deployment.apps/web serverside-applied"]);
@@ -67,7 +67,7 @@ async fn configurations_are_applied_by_the_server() {
         &kubectl.ok("apply --server-side -f web.yaml --dry-run=server --force-conflicts").await,
         &["dry run"],
     );
-    // From the client's way to the server's.
+    // Migration from client-side to server-side apply.
     kubectl.ok("create namespace moved").await;
     kubectl.ok("apply -n moved -f web.yaml").await;
     kubectl.ok("apply -n moved --server-side -f web.yaml").await;
@@ -75,7 +75,7 @@ async fn configurations_are_applied_by_the_server() {
 }
 
 #[tokio::test]
-async fn differences_are_shown() {
+async fn diff_shows_changes() {
     let kubectl = Session::start().await;
     kubectl.file("web.yaml", DEPLOYMENT);
     kubectl.ok("apply -f web.yaml").await;
@@ -91,7 +91,7 @@ async fn differences_are_shown() {
 }
 
 #[tokio::test]
-async fn objects_are_replaced_and_edited() {
+async fn replace_and_edit_change_objects() {
     let kubectl = Session::start().await;
     kubectl.file("web.yaml", DEPLOYMENT);
     kubectl.ok("create -f web.yaml").await;

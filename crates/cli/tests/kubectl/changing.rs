@@ -1,4 +1,4 @@
-//! Commands that change one thing of an object.
+//! Commands that change a part of an object.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ async fn with_deployment() -> Session {
 }
 
 #[tokio::test]
-async fn objects_are_patched_in_three_ways() {
+async fn patch_supports_all_types() {
     let kubectl = with_deployment().await;
     let image = |web: &serde_json::Value| {
         web["spec"]["template"]["spec"]["containers"][0]["image"].as_str().map(str::to_owned)
@@ -37,7 +37,7 @@ async fn objects_are_patched_in_three_ways() {
 }
 
 #[tokio::test]
-async fn metadata_is_set_and_removed() {
+async fn labels_and_annotations_are_set_and_removed() {
     let kubectl = with_deployment().await;
     has(&kubectl.ok("label deployment web tier=front").await, &["deployment.apps/web labeled"]);
     has(&kubectl.refused("label deployment web tier=back").await, &["--overwrite is false"]);
@@ -52,7 +52,7 @@ async fn metadata_is_set_and_removed() {
 }
 
 #[tokio::test]
-async fn parts_of_pod_templates_are_set() {
+async fn set_changes_pod_templates() {
     let kubectl = with_deployment().await;
     kubectl.ok("set image deployment/web nginx=nginx:5").await;
     kubectl.ok("set env deployment/web A=b C=d").await;
@@ -78,7 +78,7 @@ async fn parts_of_pod_templates_are_set() {
 }
 
 #[tokio::test]
-async fn workloads_are_scaled() {
+async fn scale_changes_replicas() {
     let kubectl = with_deployment().await;
     has(&kubectl.ok("scale deployment web --replicas=3").await, &["deployment.apps/web scaled"]);
     has(&kubectl.ok("scale deployment web --replicas=4 --current-replicas=3").await, &["scaled"]);
@@ -96,7 +96,7 @@ async fn workloads_are_scaled() {
 }
 
 #[tokio::test]
-async fn nodes_are_tainted_and_cordoned() {
+async fn taint_and_cordon_change_nodes() {
     let kubectl = Session::start().await;
     kubectl.ok_with("create -f -", "apiVersion: v1\nkind: Node\nmetadata: {name: one}\n").await;
     has(&kubectl.ok("taint node one key=value:NoSchedule").await, &["node/one tainted"]);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::session::{Session, has};
 
-/// Generators that need nothing beforehand, and the objects they make.
+/// Generators without prerequisites, and the objects they create.
 const GENERATORS: &[(&str, &str)] = &[
     ("create namespace made", "namespace/made"),
     ("create configmap cm --from-literal=a=b --from-literal=c=d", "configmap/cm"),
@@ -45,7 +45,7 @@ const GENERATORS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn every_generator_makes_its_object() {
+async fn every_generator_creates_its_object() {
     let kubectl = Session::start().await;
     for (line, name) in GENERATORS {
         has(&kubectl.ok(line).await, &[&format!("{name} created")]);
@@ -60,7 +60,7 @@ async fn every_generator_makes_its_object() {
 }
 
 #[tokio::test]
-async fn a_pair_of_key_and_certificate_becomes_a_secret() {
+async fn create_secret_tls_stores_key_and_certificate() {
     let kubectl = Session::start().await;
     let key = rcgen::KeyPair::generate().expect("a key");
     let certificate = rcgen::CertificateParams::new(vec!["example.com".to_owned()])
@@ -74,7 +74,7 @@ async fn a_pair_of_key_and_certificate_becomes_a_secret() {
 }
 
 #[tokio::test]
-async fn services_get_addresses_and_ports() {
+async fn services_are_allocated_ips_and_node_ports() {
     let kubectl = Session::start().await;
     kubectl.ok("create service nodeport outer --tcp=80:8080").await;
     let service = kubectl.json("get service outer").await;
@@ -91,7 +91,7 @@ async fn services_get_addresses_and_ports() {
 }
 
 #[tokio::test]
-async fn files_are_created_and_checked() {
+async fn create_from_file_validates_fields() {
     let kubectl = Session::start().await;
     let both = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: two}\ndata: {n: '2'}\n";
     has(&kubectl.ok_with("create -f -", both).await, &["configmap/one created", "configmap/two created"]);
@@ -111,7 +111,7 @@ async fn files_are_created_and_checked() {
 }
 
 #[tokio::test]
-async fn pods_are_run_and_exposed() {
+async fn run_and_expose_create_pods_and_services() {
     let kubectl = Session::start().await;
     has(&kubectl.ok("run web --image=nginx --port=80 --labels=app=web").await, &["pod/web created"]);
     has(&kubectl.ok("expose pod web --port=8080 --target-port=80 --name=front").await, &["service/front"]);
@@ -121,7 +121,7 @@ async fn pods_are_run_and_exposed() {
     assert_eq!(service["spec"]["selector"], json!({"app": "app"}));
     assert_eq!(service["spec"]["type"], "NodePort");
     has(&kubectl.ok("get pod web").await, &["web", "0/1", "Pending"]);
-    // Where nothing has run yet there is nothing to read.
+    // Without a running container the log is empty.
     assert_eq!(kubectl.ok("logs web").await, "");
     kubectl.stop().await;
 }

@@ -1,10 +1,9 @@
-//! `delete`: which options become which finalizers and fields. What then happens to dependents is up
-//! to the controllers.
+//! `delete`: how its options set finalizers and fields. Deleting dependents is the controllers' work.
 
 use crate::session::{Session, has};
 
 #[tokio::test]
-async fn objects_are_deleted() {
+async fn delete_removes_objects() {
     let kubectl = Session::start().await;
     for name in ["a", "b", "c", "d"] {
         kubectl.ok(&format!("create configmap {name}")).await;
@@ -23,10 +22,10 @@ async fn objects_are_deleted() {
 }
 
 #[tokio::test]
-async fn what_is_owned_goes_or_stays_as_asked() {
+async fn delete_cascade_deletes_or_orphans_dependents() {
     let kubectl = Session::start().await;
     for cascade in ["orphan", "foreground"] {
-        // Without pods, it is rolled out as soon as it has its set.
+        // Without pods, the rollout completes as soon as the ReplicaSet exists.
         kubectl.ok(&format!("create deployment {cascade} --image=nginx --replicas=0")).await;
         kubectl.ok(&format!("rollout status deployment {cascade} --timeout=60s")).await;
         kubectl.ok(&format!("delete deployment {cascade} --cascade={cascade}")).await;
@@ -41,7 +40,7 @@ async fn what_is_owned_goes_or_stays_as_asked() {
 }
 
 #[tokio::test]
-async fn pods_on_nodes_are_given_time() {
+async fn delete_of_bound_pod_sets_grace_period() {
     let kubectl = Session::start().await;
     let pod = |name: &str| {
         format!(
@@ -65,7 +64,7 @@ async fn pods_on_nodes_are_given_time() {
 }
 
 #[tokio::test]
-async fn system_namespaces_stay() {
+async fn delete_of_system_namespaces_is_rejected() {
     let kubectl = Session::start().await;
     for name in ["default", "kube-system", "kube-public"] {
         has(

@@ -1,9 +1,9 @@
-//! What is served, and what it looks like.
+//! Discovery, OpenAPI and raw paths.
 
 use crate::session::{Session, has};
 
 #[tokio::test]
-async fn the_server_tells_of_itself() {
+async fn version_and_health_are_served() {
     let kubectl = Session::start().await;
     assert_eq!(kubectl.ok("get --raw /readyz").await, "ok");
     let verbose = kubectl.ok("get --raw /readyz?verbose").await;
@@ -14,7 +14,7 @@ async fn the_server_tells_of_itself() {
 }
 
 #[tokio::test]
-async fn every_resource_is_listed() {
+async fn api_resources_lists_every_resource() {
     let kubectl = Session::start().await;
     let versions = kubectl.ok("api-versions").await;
     has(&versions, &["v1\n", "apps/v1\n", "autoscaling/v1\n", "autoscaling/v2\n", "events.k8s.io/v1\n"]);
@@ -27,7 +27,7 @@ async fn every_resource_is_listed() {
 }
 
 #[tokio::test]
-async fn every_listed_resource_can_be_got() {
+async fn every_discovered_resource_can_be_listed() {
     let kubectl = Session::start().await;
     let names = kubectl.ok("api-resources --verbs=list -o name").await;
     assert!(names.lines().count() > 50, "{names}");
@@ -38,7 +38,7 @@ async fn every_listed_resource_can_be_got() {
 }
 
 #[tokio::test]
-async fn fields_are_explained() {
+async fn explain_describes_fields() {
     let kubectl = Session::start().await;
     has(&kubectl.ok("explain pods").await, &["KIND:", "Pod", "VERSION:", "v1", "FIELDS:", "spec"]);
     let field = kubectl.ok("explain deployment.spec.template.spec.containers.image").await;

@@ -9,7 +9,7 @@ const COMMANDS: [&str; 4] = [
     "--server=http://localhost:6443 delete pod <pod-name>",
 ];
 
-/// The server in the commands.
+/// The server URL in the commands.
 const SERVER: &str = "http://localhost:6443";
 
 const POD: &str =
@@ -25,7 +25,7 @@ async fn quick_start_over_plain_http_works_word_for_word() {
     let server = kubectl.url().replacen("https://127.0.0.1", "http://localhost", 1);
     let expected = [&["fake-0", "Ready"][..], &["pod/first created"], &["first"], &["pod \"first\" deleted"]];
     for (command, expected) in COMMANDS.iter().zip(expected) {
-        // Another port stands in for that of the commands where another program uses it.
+        // The server has another port if another program uses that of the commands.
         let command = command.replace(SERVER, &server).replace("<pod-name>", "first");
         has(&kubectl.ok(&command).await, expected);
     }

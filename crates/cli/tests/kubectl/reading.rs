@@ -11,7 +11,7 @@ async fn with_pods() -> Session {
 }
 
 #[tokio::test]
-async fn objects_are_shown_in_every_form() {
+async fn get_supports_every_output_format() {
     let kubectl = with_pods().await;
     has(&kubectl.ok("get pods").await, &["NAME", "READY", "STATUS", "RESTARTS", "AGE", "0/1", "Pending"]);
     has(&kubectl.ok("get pods -o wide").await, &["NODE", "NOMINATED NODE", "READINESS GATES", "<none>"]);
@@ -35,7 +35,7 @@ async fn objects_are_shown_in_every_form() {
 }
 
 #[tokio::test]
-async fn objects_are_selected_and_sorted() {
+async fn get_selects_and_sorts_objects() {
     let kubectl = with_pods().await;
     assert_eq!(kubectl.ok("get pods -l tier=front -o name").await, "pod/b\npod/c\n");
     assert_eq!(kubectl.ok("get pods -l 'tier in (back,none)' -o name").await, "pod/a\n");
@@ -59,7 +59,7 @@ async fn objects_are_selected_and_sorted() {
 }
 
 #[tokio::test]
-async fn changes_are_followed() {
+async fn get_watch_prints_changes() {
     let kubectl = with_pods().await;
     let mut rows = kubectl.follow("get pods -w");
     rows.line_with("c ").await;
@@ -78,7 +78,7 @@ async fn changes_are_followed() {
 }
 
 #[tokio::test]
-async fn objects_are_described() {
+async fn describe_prints_objects() {
     let kubectl = with_pods().await;
     has(
         &kubectl.ok("describe pod a").await,
@@ -97,7 +97,7 @@ async fn objects_are_described() {
 }
 
 #[tokio::test]
-async fn events_are_shown() {
+async fn events_are_listed() {
     let kubectl = with_pods().await;
     let uid = kubectl.ok("get pod a -o 'jsonpath={.metadata.uid}'").await;
     let event = format!(
@@ -113,16 +113,16 @@ async fn events_are_shown() {
 }
 
 #[tokio::test]
-async fn conditions_are_waited_for() {
+async fn wait_returns_on_condition() {
     let kubectl = with_pods().await;
     kubectl.ok("wait pod/a '--for=jsonpath={.status.phase}=Pending' --timeout=60s").await;
-    let mut gone = kubectl.follow_log("wait pod/b --for=delete --timeout=60s");
-    gone.line_with("watch=true").await;
+    let mut deleted = kubectl.follow_log("wait pod/b --for=delete --timeout=60s");
+    deleted.line_with("watch=true").await;
     kubectl.ok("delete pod b").await;
-    gone.succeeds().await;
-    let mut made = kubectl.follow("wait pod/late --for=create --timeout=60s");
+    deleted.succeeds().await;
+    let mut created = kubectl.follow("wait pod/late --for=create --timeout=60s");
     kubectl.ok("run late --image=nginx").await;
-    made.line_with("pod/late condition met").await;
+    created.line_with("pod/late condition met").await;
     let status = r#"'{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'"#;
     kubectl.ok(&format!("patch pod late --subresource=status -p {status}")).await;
     has(&kubectl.ok("wait pod/late --for=condition=Ready --timeout=60s").await, &["condition met"]);

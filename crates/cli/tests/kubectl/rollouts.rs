@@ -1,22 +1,22 @@
-//! `kubectl rollout`, with pods that are made ready by hand.
+//! `kubectl rollout`; the test sets the pods ready, because no node runs.
 
 use crate::session::{Session, has};
 
-/// What a node would say of a pod.
+/// The status that a kubelet would report.
 const READY: &str = r#"'{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'"#;
 
-/// Makes pods ready until the rollout is over. What that says.
+/// Sets pods ready until `rollout status` returns; returns its output.
 async fn rolled_out(kubectl: &Session) -> String {
     let nodes = async {
         loop {
             let pods = kubectl.ok("get pods -o name --field-selector=status.phase=Pending").await;
             for pod in pods.lines() {
-                // It may be gone by now.
+                // The pod may have been deleted meanwhile.
                 kubectl.run(&format!("patch {pod} --subresource=status --type=merge -p {READY}"), "").await;
             }
         }
     };
-    // Both may be dropped: commands that have not ended are killed.
+    // Both are safe to drop: unfinished commands are killed.
     tokio::select! {
         said = kubectl.ok("rollout status deployment/web --timeout=100s") => said,
         () = nodes => unreachable!("nodes do not stop"),
@@ -27,7 +27,7 @@ async fn image(kubectl: &Session) -> String {
     kubectl.ok("get deployment web -o jsonpath={.spec.template.spec.containers[0].image}").await
 }
 
-/// A deployment of two pods that run.
+/// Creates a deployment of two pods and completes its rollout.
 async fn with_rollout() -> Session {
     let kubectl = Session::start().await;
     kubectl.ok("create deployment web --image=nginx:1 --replicas=2").await;
@@ -36,7 +36,7 @@ async fn with_rollout() -> Session {
 }
 
 #[tokio::test]
-async fn rollouts_are_followed_listed_and_undone() {
+async fn rollout_status_history_and_undo_work() {
     let kubectl = with_rollout().await;
     has(&kubectl.ok("get deployment web").await, &["2/2"]);
     kubectl.ok("set image deployment/web nginx=nginx:2").await;
@@ -67,7 +67,7 @@ async fn rollouts_are_followed_listed_and_undone() {
 }
 
 #[tokio::test]
-async fn rollouts_are_paused_resumed_and_restarted() {
+async fn rollout_pause_resume_and_restart_work() {
     let kubectl = with_rollout().await;
     has(&kubectl.ok("rollout pause deployment web").await, &["deployment.apps/web paused"]);
     kubectl.ok("set image deployment/web nginx=nginx:2").await;

@@ -1,4 +1,4 @@
-//! A server, and a kubectl that talks to it.
+//! A server and a kubectl that connects to it.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -11,14 +11,13 @@ use tokio::time::timeout;
 use crate::dir::TestDir;
 use crate::server::Server;
 
-/// No command here takes more than seconds; this is for machines under load.
+/// Commands take seconds; the limit allows for machines under load.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A server, and a kubectl that talks to it.
 pub(crate) struct Session {
     dir: TestDir,
     server: Server,
-    /// Whether commands get the kubeconfig of the server.
+    /// False if commands run without the server's kubeconfig.
     has_kubeconfig: bool,
 }
 
@@ -27,14 +26,14 @@ impl Session {
         Self::start_with(&[]).await
     }
 
-    /// The same, with further flags of the server.
+    /// Starts a server with additional flags.
     pub(crate) async fn start_with(flags: &[&str]) -> Self {
         let dir = TestDir::new();
         let server = Server::start(&dir, flags).await;
         Self { dir, server, has_kubeconfig: true }
     }
 
-    /// The same, at a given address.
+    /// Starts a server at a given address.
     pub(crate) async fn start_at(address: &str, flags: &[&str]) -> Self {
         let dir = TestDir::new();
         let server = Server::start_at(&dir, address, flags).await;
@@ -55,50 +54,50 @@ impl Session {
         assert!(self.server.stop().await.success());
     }
 
-    /// Runs a command that must succeed. Returns what it prints.
+    /// Runs a command that must succeed; returns its stdout.
     pub(crate) async fn ok(&self, line: &str) -> String {
         self.ok_with(line, "").await
     }
 
-    /// The same, with something to read.
+    /// Runs a command that must succeed, with `input` on stdin.
     pub(crate) async fn ok_with(&self, line: &str, input: &str) -> String {
         let ran = self.run(line, input).await;
         assert!(ran.status.success(), "kubectl {line}: {}", text(&ran.stderr));
         text(&ran.stdout)
     }
 
-    /// What a command that must succeed prints as JSON.
+    /// Runs a command that must succeed; parses its stdout as JSON.
     pub(crate) async fn json(&self, line: &str) -> Value {
         let out = self.ok(&format!("{line} -o json")).await;
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("kubectl {line}: {error}: {out}"))
     }
 
-    /// Runs a command that must fail. Returns what it complains of.
+    /// Runs a command that must fail; returns its stderr.
     pub(crate) async fn refused(&self, line: &str) -> String {
         self.refused_with(line, "").await
     }
 
-    /// The same, with something to read.
+    /// Runs a command that must fail, with `input` on stdin.
     pub(crate) async fn refused_with(&self, line: &str, input: &str) -> String {
         let ran = self.run(line, input).await;
         assert!(!ran.status.success(), "kubectl {line} succeeded: {}", text(&ran.stdout));
         text(&ran.stderr)
     }
 
-    /// Runs a command to its end, however that is.
+    /// Runs a command to its end, successful or not.
     pub(crate) async fn run(&self, line: &str, input: &str) -> Output {
         let mut command = self.command(line);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("kubectl starts");
         let mut stdin = child.stdin.take().expect("a pipe");
-        // A command that does not read what it is given is no failure here.
+        // A command that does not read its stdin closes the pipe; that is not a failure.
         let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
         let ended = timeout(LIMIT, child.wait_with_output()).await;
         ended.unwrap_or_else(|_| panic!("kubectl {line} does not end")).expect("an output")
     }
 
-    /// Runs a command that starts an editor, which changes the text by a script of sed.
+    /// Runs a command that starts an editor; the editor is a sed script.
     pub(crate) async fn ok_edited(&self, line: &str, script: &str) -> String {
         let mut command = self.command(line);
         command.env("KUBE_EDITOR", format!("sed -i '{script}'")).stdin(Stdio::null());
@@ -107,7 +106,7 @@ impl Session {
         text(&ran.stdout)
     }
 
-    /// Starts a command that goes on until it is dropped. Returns its lines.
+    /// Starts a command that runs until it is dropped; returns its lines.
     pub(crate) fn follow(&self, line: &str) -> Followed {
         let mut command = self.command(line);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -116,8 +115,7 @@ impl Session {
         Followed { child, lines }
     }
 
-    /// Starts a command that goes on until what it waits for has happened. Returns the lines of
-    /// its log, which tell of its requests.
+    /// Starts a command that ends when its condition is met; returns the lines of its log, which show its requests.
     pub(crate) fn follow_log(&self, line: &str) -> Followed {
         let mut command = self.command(&format!("{line} -v=6"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -126,17 +124,17 @@ impl Session {
         Followed { child, lines }
     }
 
-    /// A file in the directory of the test, where commands run.
+    /// Writes a file into the directory of the test, where commands run.
     pub(crate) fn file(&self, name: &str, content: &str) {
         std::fs::write(self.dir.path().join(name), content).expect("a file");
     }
 
-    #[expect(clippy::disallowed_methods, reason = "how the runner tells a suite what it found")]
+    #[expect(clippy::disallowed_methods, reason = "the runner passes paths to suites in the environment")]
     fn command(&self, line: &str) -> Command {
         let kubectl =
             std::env::var_os("CORACLE_TEST_KUBECTL").expect("CORACLE_TEST_KUBECTL is the path of a kubectl");
         let mut command = Command::new(kubectl);
-        // No configuration of the user's, and no cache in their home.
+        // Neither the user's configuration nor a cache in their home directory.
         command.env("HOME", self.dir.path()).env_remove("KUBECONFIG");
         if self.has_kubeconfig {
             command.env("KUBECONFIG", &self.server.kubeconfig);
@@ -147,7 +145,7 @@ impl Session {
     }
 }
 
-/// What a command that goes on prints.
+/// Output lines of a running command.
 type Lines = tokio::io::Lines<BufReader<Box<dyn AsyncRead + Send + Unpin>>>;
 
 fn lines(pipe: impl AsyncRead + Send + Unpin + 'static) -> Lines {
@@ -155,14 +153,14 @@ fn lines(pipe: impl AsyncRead + Send + Unpin + 'static) -> Lines {
     BufReader::new(pipe).lines()
 }
 
-/// A command that goes on.
+/// A running command.
 pub(crate) struct Followed {
     child: Child,
     lines: Lines,
 }
 
 impl Followed {
-    /// The next line that holds this text.
+    /// Returns the next line that contains `wanted`.
     pub(crate) async fn line_with(&mut self, wanted: &str) -> String {
         loop {
             let line = timeout(LIMIT, self.lines.next_line()).await;
@@ -174,7 +172,7 @@ impl Followed {
         }
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for the command to end; it must succeed.
     pub(crate) async fn succeeds(mut self) {
         let mut log = Vec::new();
         while let Ok(Ok(Some(line))) = timeout(LIMIT, self.lines.next_line()).await {
@@ -189,7 +187,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The words of a command line; single quotes keep spaces.
+/// Splits a command line into words; single quotes protect spaces.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -208,7 +206,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Checks that a text has all of these in it.
+/// Asserts that `found` contains each of `wanted`.
 #[track_caller]
 pub(crate) fn has(found: &str, wanted: &[&str]) {
     for wanted in wanted {

@@ -1,4 +1,5 @@
-//! Commands that connect to containers, against simulated nodes: they end at once and say that the node is simulated.
+//! Commands that connect to containers, with simulated nodes: they return at once with an error that names the
+//! simulated node.
 
 use crate::session::{Session, has};
 
@@ -12,7 +13,7 @@ async fn with_pod() -> Session {
 }
 
 #[tokio::test]
-async fn logs_have_the_lines_of_the_rule() {
+async fn logs_print_lines_of_pod_annotation() {
     let kubectl = with_pod().await;
     assert_eq!(kubectl.ok("logs web").await, "hello\n");
     assert_eq!(kubectl.ok("logs -f web --tail=1").await, "hello\n");
@@ -23,7 +24,7 @@ async fn logs_have_the_lines_of_the_rule() {
 }
 
 #[tokio::test]
-async fn connections_are_refused_at_once() {
+async fn exec_attach_and_port_forward_fail_immediately() {
     let kubectl = with_pod().await;
     for line in ["exec web -- ls", "attach web", "port-forward pod/web :80"] {
         has(&kubectl.refused(line).await, &[SIMULATED]);
@@ -43,7 +44,7 @@ async fn debug_ends_with_the_log_of_its_container() {
 }
 
 #[tokio::test]
-async fn misspelt_rule_is_warned_of_and_invalid_one_is_explained() {
+async fn misspelt_annotation_is_warned_about_and_invalid_value_is_reported() {
     let kubectl = with_pod().await;
     let ran = kubectl.run("annotate pod web fake.coracle.dev/finish-aftr=1s", "").await;
     has(

@@ -1,4 +1,4 @@
-//! The life of `coracle up` as a process: how it stops, what it says of a failing store, what it exits with.
+//! `coracle up` as a process: shutdown, a failing store, exit codes.
 
 #[path = "../support/connection.rs"]
 mod connection;

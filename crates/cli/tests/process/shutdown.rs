@@ -1,5 +1,5 @@
-//! How `coracle up` stops: watches end cleanly and at once, requests in flight are answered, nothing that was
-//! acknowledged is lost.
+//! Shutdown of `coracle up`: watches end cleanly and promptly, requests in flight are answered, no acknowledged write
+//! is lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,20 +16,20 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// Half of them over each version of HTTP.
+/// Half of them over HTTP/1.1, half over HTTP/2.
 const WATCHES: usize = 50;
 
 const WRITERS: usize = 4;
 
-/// Writes that are acknowledged before the server is stopped, so that it is stopped amid writes.
+/// Acknowledged writes before the shutdown, so that it happens while writers are active.
 const WRITES_BEFORE: usize = 20;
 
-/// How long a stop may take. Without an orderly end of the watches it takes the drain's whole grace of 20 s.
+/// Maximum duration of a shutdown. If watches are not ended, it takes the drain's whole grace period of 20 s.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A watch that has begun.
+/// An established watch.
 struct Watch {
     body: Incoming,
     _connection: Connection,
@@ -44,14 +44,14 @@ impl Watch {
         Self { body: response.into_body(), _connection: connection }
     }
 
-    /// Everything to the end of the stream, which must be a clean one: an error is a stream that was cut.
+    /// Reads to the end of the stream. A stream that was cut is an error.
     async fn rest(self) -> hyper::Result<String> {
         let bytes = self.body.collect().await?.to_bytes();
         Ok(String::from_utf8(bytes.to_vec()).expect("JSON"))
     }
 }
 
-/// Creates objects until the server is gone; returns the names and revisions that were acknowledged.
+/// Creates objects until the server stops; returns the names and revisions of the acknowledged ones.
 async fn write(
     mut connection: Connection,
     writer: usize,
@@ -67,7 +67,7 @@ async fn write(
         assert_eq!(code, 201, "a request that is answered is answered in full: {created}");
         let revision = created["metadata"]["resourceVersion"].as_str().expect("a revision");
         acknowledged.insert(name, revision.to_owned());
-        // The test stops to count once it has seen enough.
+        // Fails once the test has counted enough writes and receives no more.
         let _ = acknowledging.try_send(());
     }
     acknowledged
@@ -112,9 +112,10 @@ async fn stop_with_watches_and_writers_ends_streams_cleanly_and_loses_no_write()
     assert!(server.stop().await.success());
     let took = clock.uptime() - began;
     for (number, watch) in reading.into_iter().enumerate() {
-        let told = watch.await.expect("no panic");
-        let told = told.unwrap_or_else(|error| panic!("{:?} watch was cut: {error:?}", Protocol::of(number)));
-        for line in told.lines() {
+        let events = watch.await.expect("no panic");
+        let events =
+            events.unwrap_or_else(|error| panic!("{:?} watch was cut: {error:?}", Protocol::of(number)));
+        for line in events.lines() {
             serde_json::from_str::<Value>(line).expect("a whole event");
         }
     }

@@ -1,6 +1,7 @@
-//! A store whose files cannot be written any more: what clients, probes, the log and the exit code say.
+//! A store that can no longer write its files: API responses, probes, log and exit code.
 //!
-//! The failure is a limit on the size of files, set while the server runs. Unlike a full or broken disk it needs no
+//! The failure is a limit on file size, set while the server runs. Unlike a full or broken disk it needs no
+//! privilege. `sh` makes the server ignore the signal that comes with it.
 //! privilege. `sh` makes the server ignore the signal that comes with it.
 
 use std::process::Stdio;
@@ -18,7 +19,7 @@ use tokio::process::Command;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Starts a server whose log is a pipe, which has no size that could be limited; returns the log to its end.
+/// Starts a server that logs to a pipe, which the file size limit does not affect; returns the complete log.
 async fn start(dir: &TestDir) -> (Server, Task<String>) {
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_coracle")]);
@@ -73,6 +74,6 @@ async fn store_that_cannot_write_is_reported_by_api_probes_log_and_exit_code() {
     drop(connection);
     assert_eq!(server.stop().await.code(), Some(1));
     let log = log.await.expect("a log");
-    assert!(log.contains("File too large"), "the system's own words are in the log: {log}");
-    assert!(log.contains("error: the store ended in failure"), "{log}");
+    assert!(log.contains("File too large"), "the log has the error of the system: {log}");
+    assert!(log.contains("error: the store failed"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Java's client of fabric8, with its default HTTP client and a configuration it finds itself.
+//! The Java client fabric8, with its default HTTP client and the configuration it discovers.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ async fn fabric8_works_and_watches_over_websocket() {
     let server = Server::start(&dir, &["--log-format", "json"]).await;
     let mut java = Command::new(variable("CORACLE_TEST_JAVA"));
     java.arg("-cp").arg(variable("CORACLE_TEST_JAVA_CLASSPATH")).arg("Fabric8");
-    // No configuration of the user's, and no cache in their home.
+    // Neither the user's configuration nor a cache in their home directory.
     java.env("HOME", dir.path()).env("KUBECONFIG", &server.kubeconfig);
     check(&mut java).await;
     server.stop().await;

@@ -1,4 +1,4 @@
-"""The official Python client: create, read, list, watch, update, patch in every way, delete."""
+"""The official Python client: create, read, list, watch, update, every patch type, delete."""
 
 import sys
 
@@ -27,7 +27,7 @@ assert len(page.items) == 2 and page.metadata._continue
 rest = core.list_namespace(limit=100, _continue=page.metadata._continue)
 assert not {item.metadata.name for item in page.items} & {item.metadata.name for item in rest.items}
 
-# Update, with and without having seen the latest state.
+# Update, with a current and a stale resourceVersion.
 read.data["key"] = "other"
 updated = core.replace_namespaced_config_map("one", "default", read)
 assert updated.data == {"key": "other"}
@@ -37,7 +37,7 @@ try:
 except client.ApiException as error:
     assert error.status == 409, error
 
-# Patch in three ways, and apply.
+# Patch with three types, and server-side apply.
 core.patch_namespaced_config_map("one", "default", {"metadata": {"labels": {"new": "label"}}})
 core.patch_namespaced_config_map("one", "default", [{"op": "add", "path": "/data/json", "value": "patch"}])
 dyn = dynamic.DynamicClient(api)
@@ -49,7 +49,7 @@ applied = maps.server_side_apply(name="one", namespace="default", field_manager=
 assert dict(applied.data) == {"json": "patch", "applied": "yes"}, applied.data
 assert applied.metadata.labels["new"] == "label"
 
-# Watch: what is there, then changes, from a revision.
+# Watch: existing objects, then changes from a revision.
 seen = []
 revision = core.list_namespaced_config_map("default").metadata.resource_version
 core.create_namespaced_config_map("default", client.V1ConfigMap(metadata=client.V1ObjectMeta(name="two")))
@@ -63,7 +63,7 @@ for event in watch.Watch().stream(core.list_namespaced_config_map, "default",
         break
 assert seen == ["ADDED", "MODIFIED", "DELETED"], seen
 
-# A kind with status and scale.
+# A kind with the subresources status and scale.
 pod = client.V1PodSpec(containers=[client.V1Container(name="c", image="nginx")])
 template = client.V1PodTemplateSpec(metadata=client.V1ObjectMeta(labels={"app": "web"}), spec=pod)
 apps.create_namespaced_deployment("default", client.V1Deployment(
@@ -75,7 +75,7 @@ assert apps.read_namespaced_deployment("web", "default").spec.replicas == 3
 apps.patch_namespaced_deployment_status("web", "default", {"status": {"replicas": 2}})
 assert apps.read_namespaced_deployment_status("web", "default").status.replicas == 2
 
-# What may not be is refused with its reason.
+# Invalid requests are rejected with their reason.
 try:
     core.create_namespaced_pod("default", client.V1Pod(
         metadata=client.V1ObjectMeta(name="Bad_Name"), spec=client.V1PodSpec(containers=[

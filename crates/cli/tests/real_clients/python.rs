@@ -1,4 +1,4 @@
-//! Python's clients.
+//! Python clients.
 
 use tokio::process::Command;
 
@@ -11,7 +11,7 @@ async fn check_program(program: &str) {
     let dir = TestDir::new();
     let server = Server::start(&dir, &[]).await;
     let mut python = Command::new(variable("CORACLE_TEST_PYTHON"));
-    // No configuration of the user's, and no cache in their home.
+    // Neither the user's configuration nor a cache in their home directory.
     python.env("HOME", dir.path()).args(["-c", program]).arg(&server.kubeconfig);
     check(&mut python).await;
     server.stop().await;

@@ -1,5 +1,5 @@
-//! Connections of the administrator that stay open, over HTTP/1.1 or HTTP/2. Failures are results: the server may be killed
-//! or stopped meanwhile.
+//! Persistent connections of the administrator, over HTTP/1.1 or HTTP/2. Failures are returned, because tests kill or
+//! stop the server meanwhile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::tls_config::client_config;
 
-/// Longer than a server takes to answer while its etcd starts; an answer that has not come by then is unknown.
+/// Longer than a server needs to respond while its etcd starts. After that the outcome is unknown.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// Where a server listens, and how it is trusted.
+/// Address of a server, and the CA and client certificate for it.
 #[derive(Clone)]
 pub(crate) struct Target {
     address: String,
@@ -45,7 +45,7 @@ impl Target {
     }
 }
 
-/// The version of HTTP of a connection.
+/// HTTP version of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Protocol {
     Http1,
@@ -53,7 +53,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// Both in turn.
+    /// Alternates between the versions.
     pub(crate) fn of(number: usize) -> Self {
         if number.is_multiple_of(2) { Protocol::Http2 } else { Protocol::Http1 }
     }
@@ -96,7 +96,7 @@ impl Connection {
         })
     }
 
-    /// The head of an answer; its body may go on for long.
+    /// Sends a request; returns the response head. The body may stream for long.
     pub(crate) async fn send(
         &mut self,
         method: Method,
@@ -127,7 +127,7 @@ impl Connection {
         Ok(timeout(ANSWER_LIMIT, sending).await.context("no answer in time")??)
     }
 
-    /// The code and the whole body of an answer.
+    /// Sends a request; returns the status code and the whole body.
     pub(crate) async fn json(
         &mut self,
         method: Method,
@@ -138,11 +138,11 @@ impl Connection {
         let code = response.status();
         let collected = timeout(ANSWER_LIMIT, response.into_body().collect()).await;
         let bytes = collected.context("no body in time")??.to_bytes();
-        // Answers of filters, such as 429, are not JSON.
+        // Responses of filters, such as 429, are not JSON.
         Ok((code, serde_json::from_slice(&bytes).unwrap_or_default()))
     }
 
-    /// The body of a GET that must succeed.
+    /// Body of a GET that must succeed.
     pub(crate) async fn get(&mut self, path: &str) -> Result<Value> {
         let (code, body) = self.json(Method::GET, path, None).await?;
         ensure!(code.is_success(), "GET {path}: {code}: {body}");

@@ -1,10 +1,9 @@
-//! A directory for one test, which stays when the test fails.
+//! Temporary directories of tests, kept if the test fails.
 
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// A directory for one test.
 pub(crate) struct TestDir(Option<TempDir>);
 
 impl TestDir {
@@ -18,7 +17,7 @@ impl TestDir {
         self.0.as_ref().expect("kept until drop").path()
     }
 
-    /// Where the test's cluster keeps its data.
+    /// Data directory of the test's cluster.
     pub(crate) fn data(&self) -> PathBuf {
         self.path().join("data")
     }

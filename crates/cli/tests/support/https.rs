@@ -1,4 +1,4 @@
-//! A client that knows nothing but the files a cluster leaves behind.
+//! An HTTPS client that only uses the files in a cluster's data directory.
 
 use std::io;
 use std::path::Path;
@@ -12,23 +12,23 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use crate::server::Server;
 use crate::tls_config::client_config;
 
-/// Whom a client trusts and who it is.
+/// Trusted CA, expected name and client certificate.
 pub(crate) struct Client<'a> {
-    /// The data directory of the cluster whose authority is trusted.
+    /// Data directory of the cluster whose CA is trusted.
     pub(crate) trusts: &'a Path,
-    /// The name the server is expected to have.
+    /// Expected name of the server.
     pub(crate) expects: &'a str,
-    /// A certificate and its private key in PEM.
+    /// Client certificate and private key in PEM.
     pub(crate) shows: Option<(String, String)>,
 }
 
 impl Client<'_> {
-    /// The whole answer to a GET, status line first.
+    /// Sends a GET; returns the whole response, status line first.
     pub(crate) async fn get(&self, server: &Server, path: &str) -> io::Result<String> {
         self.get_with(server, path, "").await
     }
 
-    /// The same with more lines in the head of the request.
+    /// Sends a GET with additional header lines.
     pub(crate) async fn get_with(&self, server: &Server, path: &str, lines: &str) -> io::Result<String> {
         let name = ServerName::try_from(self.expects.to_owned()).expect("a name");
         let config = client_config(self.trusts, self.shows.as_ref());
@@ -43,7 +43,7 @@ impl Client<'_> {
     }
 }
 
-/// The body of an answer that must be a success.
+/// Body of a successful response.
 pub(crate) fn body(answer: io::Result<String>) -> String {
     let answer = answer.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::dir::TestDir;
 
-/// Starting and stopping take milliseconds; this is for machines under load.
+/// Starting and stopping take milliseconds; the limit allows for machines under load.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A running `coracle up`, killed when dropped. Its log is `server.log` in the test's directory.
@@ -20,20 +20,20 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     /// Such as `https://127.0.0.1:34567`.
     pub(crate) url: String,
-    /// The file that lets the administrator in.
+    /// The administrator's kubeconfig.
     pub(crate) kubeconfig: PathBuf,
-    /// Its output after these two.
+    /// Lines of the announcement after the first two.
     pub(crate) announced: Vec<String>,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Starts one on any free port and waits until it says that it is ready.
+    /// Starts a server on a free port and waits until it is ready.
     pub(crate) async fn start(dir: &TestDir, more: &[&str]) -> Self {
         Self::start_at(dir, "127.0.0.1:0", more).await
     }
 
-    /// The same at a given address. Everything it does is logged, at every level.
+    /// Starts a server at a given address, with the log level trace.
     pub(crate) async fn start_at(dir: &TestDir, address: &str, more: &[&str]) -> Self {
         let log = File::create(dir.path().join("server.log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
@@ -42,14 +42,14 @@ impl Server {
         Self::run(dir, command).await
     }
 
-    /// Runs a command that starts one in the directory, and waits until it says that it is ready.
+    /// Runs a command that starts a server in the directory, and waits until the server is ready.
     pub(crate) async fn run(dir: &TestDir, command: Command) -> Self {
         let server = Self::run_anywhere(command).await;
         assert_eq!(server.kubeconfig, dir.data().join("admin.kubeconfig"));
         server
     }
 
-    /// Runs a command that starts one in a directory of its choice, and waits until it says that it is ready.
+    /// Runs a command that starts a server in any directory, and waits until the server is ready.
     pub(crate) async fn run_anywhere(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("the binary starts");
@@ -71,7 +71,7 @@ impl Server {
         id.expect("it runs")
     }
 
-    /// Ends it by SIGTERM and returns its status. The kubeconfig must stay for the next start.
+    /// Stops the server with SIGTERM and returns its exit status. The kubeconfig must be kept for the next start.
     pub(crate) async fn stop(self) -> ExitStatus {
         let kubeconfig = self.kubeconfig.clone();
         let status = self.terminate().await;
@@ -79,7 +79,7 @@ impl Server {
         status
     }
 
-    /// Ends it by SIGTERM and returns its status. It must not have written anything more.
+    /// Stops the server with SIGTERM and returns its exit status. The server must not have written more to stdout.
     pub(crate) async fn terminate(mut self) -> ExitStatus {
         kill_process(self.pid(), Signal::TERM).expect("a signal is sent");
         let ended = timeout(LIMIT, self.child.wait()).await;
@@ -95,7 +95,7 @@ async fn next_line(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<String> 
     timeout(LIMIT, lines.next_line()).await.expect("a line in time").expect("a line of text")
 }
 
-/// Reads `ready in 12 ms at https://127.0.0.1:34567`.
+/// Parses `ready in 12 ms at https://127.0.0.1:34567`.
 fn url_of(line: &str) -> Option<String> {
     let (time, url) = line.strip_prefix("ready in ")?.split_once(" ms at ")?;
     time.parse::<u64>().ok()?;

@@ -1,4 +1,4 @@
-//! How a client of a test encrypts.
+//! TLS configuration of the tests' clients.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Trusts the authority of the cluster in `data_dir`, and shows a certificate and its key in PEM, if given.
+/// Trusts the CA of the cluster in `data_dir`, and uses the given client certificate and key in PEM.
 pub(crate) fn client_config(data_dir: &Path, shows: Option<&(String, String)>) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     let ca = CertificateDer::from_pem_file(data_dir.join("pki/ca.crt")).expect("a certificate");

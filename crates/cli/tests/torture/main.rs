@@ -1,8 +1,8 @@
-//! A real server that is killed at random while clients write and watch: every acknowledged write must be there
-//! afterwards, and every watch must go on without a gap.
+//! Kills a real server at random while clients write and watch: afterwards every acknowledged write must be stored,
+//! and every watch must resume without a gap.
 //!
-//! `cargo xtask torture --rounds 200` runs it on disk and etcd; `cargo test` runs a few rounds on disk. The seed draws
-//! when and how the server ends; the interleaving of requests is up to the machine.
+//! `cargo xtask torture --rounds 200` runs it on disk and etcd; `cargo test` runs a few rounds on disk. The seed
+//! determines when and how the server ends, but not the interleaving of requests.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a test with its own main reports for itself")]
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs one round on a store that loses acknowledged writes. They must be found.
+/// Runs one round on a store that loses acknowledged writes, and fails unless the loss is detected.
 fn find_lost_writes(options: &Options, seed: u64) -> Result<()> {
     let dir = TempDir::with_prefix("torture-").context("no temporary directory")?;
     let mut run = Run::new(Engine::Disk, options, seed, dir.path())?;
@@ -82,7 +82,7 @@ fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
-/// Runs one engine. Whether there was no violation.
+/// Runs one engine; returns true if there was no violation.
 fn torture(engine: Engine, options: &Options, seed: u64) -> Result<bool> {
     let dir = TempDir::with_prefix("torture-").context("no temporary directory")?;
     let mut run = Run::new(engine, options, seed, dir.path())?;

@@ -1,4 +1,4 @@
-//! The objects of the writers as JSON, and back. Pure.
+//! Converts the writers' objects to JSON and back. Pure.
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine as _;
@@ -10,26 +10,26 @@ use crate::model::{Content, Event, EventType, Kind, ObjectId, Objects, Observati
 /// The namespace of all objects. Every cluster has it.
 const NAMESPACE: &str = "default";
 
-/// Names with this prefix are of the writers; others are of controllers.
+/// Name prefix of the writers' objects; others belong to controllers.
 const PREFIX: &str = "torture-";
 
-/// Names of objects that several writers change.
+/// Name prefix of objects with several writers.
 const SHARED_PREFIX: &str = "torture-shared-";
 
-/// The longest filler, so that records of the log span several pages now and then.
+/// Maximum filler, large enough that log records sometimes span several pages.
 const MAX_FILLER_BYTES: u64 = 12_000;
 
-/// An object of one writer.
+/// An object with one writer.
 pub(crate) fn owned(kind: Kind, name: &str) -> ObjectId {
     ObjectId { kind, name: format!("{PREFIX}{name}"), is_shared: false }
 }
 
-/// An object that several writers change.
+/// An object with several writers.
 pub(crate) fn shared(kind: Kind, name: &str) -> ObjectId {
     ObjectId { kind, name: format!("{SHARED_PREFIX}{name}"), is_shared: true }
 }
 
-/// The path of all objects of a kind, in the namespace or everywhere.
+/// Collection path of a kind, in the namespace or in all namespaces.
 pub(crate) fn collection(kind: Kind, is_namespaced: bool) -> String {
     let plural = match kind {
         Kind::ConfigMap => "configmaps",
@@ -79,7 +79,7 @@ fn decoded(kind: Kind, data: &Map<String, Value>, key: &str) -> Result<String> {
     }
 }
 
-/// The stamp and a number of bytes that follows from it, most often few.
+/// The stamp, padded to a pseudo-random length derived from it, usually short.
 fn filler(base: &str) -> String {
     // FNV-1a, because the standard hasher may change with the toolchain.
     let hash = base.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -90,7 +90,7 @@ fn filler(base: &str) -> String {
     format!("{base}:{}", "x".repeat(bytes))
 }
 
-/// The object that a body describes; none if it is not of the writers.
+/// Parses an object; none if it is not a writer's.
 pub(crate) fn parse(kind: Kind, body: &Value) -> Result<Option<(ObjectId, Version)>> {
     let metadata = &body["metadata"];
     let name = metadata["name"].as_str().context("an object without a name")?;
@@ -125,7 +125,7 @@ pub(crate) fn parse_list(kind: Kind, body: &Value) -> Result<(Revision, Objects)
     Ok((revision(body)?, objects))
 }
 
-/// A line of a watch: an observation, or none for 410 Gone.
+/// Parses a line of a watch; none for 410 Gone.
 pub(crate) fn parse_watch_line(kind: Kind, line: &[u8]) -> Result<Option<Observation>> {
     let event: Value = serde_json::from_slice(line).context("a watch event")?;
     let object = &event["object"];

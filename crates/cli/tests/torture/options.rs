@@ -4,28 +4,28 @@ use std::path::PathBuf;
 
 use crate::plan::Engine;
 
-/// Rounds without `--rounds`: few, so that `cargo test` stays quick.
+/// Rounds without `--rounds`: few, to keep `cargo test` fast.
 const DEFAULT_ROUNDS: u64 = 3;
 
-/// The name of this program where `cargo test` selects by name.
+/// Name of this test when `cargo test` filters by name.
 const NAME: &str = "torture";
 
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) rounds: u64,
-    /// None draws one.
+    /// None for a random seed.
     pub(crate) seed: Option<u64>,
     pub(crate) engines: Vec<Engine>,
     pub(crate) etcd: PathBuf,
-    /// Keep the directories also without a violation.
+    /// Keep the directories even without a violation.
     pub(crate) keep: bool,
-    /// Whether the rounds are followed by one on a store that loses writes, which must be found.
+    /// True to finish with a round on a store that loses writes, which must be detected.
     pub(crate) tests_itself: bool,
 }
 
 impl Options {
-    /// None if the arguments select another test. Flags of the standard harness are ignored, because `cargo test` passes
-    /// them to all test programs.
+    /// Returns None if the arguments select another test. Flags of the standard harness are ignored, because `cargo
+    /// test` passes them to all test programs.
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut options = Self {
             rounds: DEFAULT_ROUNDS,

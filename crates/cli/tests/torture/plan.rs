@@ -1,10 +1,10 @@
-//! The plan of one round, drawn from the seed. Pure.
+//! Draws the plan of a round from the seed. Pure.
 
 use std::time::Duration;
 
 use coracle_base::Rng;
 
-/// The store that a run tortures.
+/// The store under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Disk,
@@ -24,36 +24,35 @@ impl Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Kill,
-    /// SIGTERM: the server answers the requests in flight, and those answers are held to as well.
+    /// SIGTERM: the server answers requests in flight, and these responses are checked as well.
     Terminate,
 }
 
 /// One round, from the start of the server to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RoundPlan {
-    /// Starts that are killed after this time, before the one that serves: recovery is interrupted.
+    /// If set, a start before the one that serves is killed after this time, so that recovery is interrupted.
     pub(crate) killed_start: Option<Duration>,
     pub(crate) has_controllers: bool,
-    /// Whether the server listens at another port than before. The Service `kubernetes` and all other objects that every
-    /// cluster begins with then have a new revision, and watches of their kinds are answered 410 Gone.
+    /// True if the server listens at another port than before. The Service `kubernetes` and all other initial objects
+    /// of a cluster then have a new revision, and watches of their kinds get 410 Gone.
     pub(crate) has_new_port: bool,
-    /// When etcd is killed and started again, counted from the first write.
+    /// Time from the first write until etcd is killed and restarted.
     pub(crate) etcd_kill: Option<Duration>,
-    /// How long writers write before the server ends.
+    /// Time that writers write before the server ends.
     pub(crate) writing: Duration,
     pub(crate) end: End,
-    /// Whether etcd is killed at the same moment as the server.
+    /// True if etcd is killed together with the server.
     pub(crate) ends_etcd: bool,
-    /// Whether the server is started again on files from the middle of the round, as if the disk had lost the writes
-    /// since. For the test of the torture itself.
+    /// True if the server is restarted on files from the middle of the round, as if the disk had lost later writes.
+    /// Tests the torture test itself.
     pub(crate) loses_writes: bool,
 }
 
-/// How long writers write, in milliseconds: long enough for the first write to be under way, and short enough for many
-/// rounds.
+/// Time that writers write, in milliseconds: long enough for the first write to start, short enough for many rounds.
 pub(crate) const WRITING_MS: (u64, u64) = (50, 1500);
 
-/// When an interrupted start is killed, in milliseconds. Reading the log begins within the first of these.
+/// Time until an interrupted start is killed, in milliseconds. The server starts to read the log within the shortest.
 const KILLED_START_MS: (u64, u64) = (1, 400);
 
 impl RoundPlan {
@@ -63,7 +62,7 @@ impl RoundPlan {
         let (has_controllers, is_kill) = (rng.one_in(2), !rng.one_in(10));
         let is_etcd = engine == Engine::Etcd;
         let etcd_kill = (is_etcd && rng.one_in(4)).then(|| writing.mul_f64(0.5));
-        // A server that ends in order needs its etcd for that.
+        // An orderly shutdown needs etcd.
         let ends_etcd = is_etcd && is_kill && rng.one_in(4);
         let has_new_port = rng.one_in(12);
         let end = if is_kill { End::Kill } else { End::Terminate };

@@ -1,4 +1,4 @@
-//! The processes of a run: the server, and the etcd that it stores in. Both end when they are dropped.
+//! The server and etcd processes of a run. Both are killed when dropped.
 
 use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -14,13 +14,14 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
-/// Starts and stops take milliseconds; this is for machines under load.
+/// Starts and stops take milliseconds; the limit allows for machines under load.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How often etcd is polled while it starts.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Ports that no system gives to outgoing connections: one of those could take the port of a server between two starts.
+/// Ports outside of the ephemeral range: an outgoing connection could otherwise take the server's port between two
+/// starts.
 const PORTS: (u16, u16) = (20_000, 30_000);
 
 /// A `coracle up` that may not be ready yet.
@@ -30,7 +31,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one. Its log is appended to `server.log` beside the data directory.
+    /// Starts a server. Its log is appended to `server.log` beside the data directory.
     pub(crate) fn spawn(data_dir: &Path, store: &str, port: u16, has_controllers: bool) -> Result<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
         command.args(["up", "--listen", &format!("127.0.0.1:{port}")]);
@@ -44,7 +45,7 @@ impl Server {
         Ok(Self { child, lines })
     }
 
-    /// The address of the server, once it is ready.
+    /// Waits until the server is ready; returns its address.
     pub(crate) async fn ready(&mut self) -> Result<SocketAddr> {
         let line = timeout(LIMIT, self.lines.next_line()).await.context("not ready in time")??;
         let Some(line) = line else {
@@ -56,7 +57,7 @@ impl Server {
         address.with_context(|| format!("not a ready line: {line}"))
     }
 
-    /// SIGKILL. The process must not have ended by itself.
+    /// Kills the server with SIGKILL; fails if it has already exited.
     pub(crate) async fn kill(mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("it exited by itself: {status}");
@@ -64,7 +65,7 @@ impl Server {
         Ok(self.child.kill().await?)
     }
 
-    /// SIGTERM, and the exit status.
+    /// Stops the server with SIGTERM; returns the exit status.
     pub(crate) async fn terminate(mut self) -> Result<ExitStatus> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         kill_process(id.context("it exited by itself")?, Signal::TERM)?;
@@ -72,7 +73,7 @@ impl Server {
     }
 }
 
-/// Runs `coracle store check`, which must find the store in good order.
+/// Runs `coracle store check`, which must succeed.
 pub(crate) async fn check_store(data_dir: &Path) -> Result<()> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
     command.args(["store", "check", "--data-dir"]).arg(data_dir).stdin(Stdio::null()).kill_on_drop(true);
@@ -82,7 +83,7 @@ pub(crate) async fn check_store(data_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An etcd of one member on loopback, which keeps its ports and its directory over restarts.
+/// A single etcd member on loopback; it keeps its ports and its directory over restarts.
 pub(crate) struct Etcd {
     program: PathBuf,
     dir: PathBuf,
@@ -102,7 +103,7 @@ impl Etcd {
         format!("http://127.0.0.1:{}", self.ports[0])
     }
 
-    /// Starts it, and returns when it is healthy.
+    /// Starts etcd and waits until it is healthy.
     pub(crate) async fn start(&mut self) -> Result<()> {
         let [client, peer] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
         let mut command = Command::new(&self.program);
@@ -117,7 +118,7 @@ impl Etcd {
         timeout(LIMIT, self.healthy()).await.context("etcd is not healthy in time")?
     }
 
-    /// SIGKILL.
+    /// Kills etcd with SIGKILL.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         match self.child.take() {
             Some(mut child) => Ok(child.kill().await?),
@@ -144,7 +145,7 @@ async fn is_healthy(port: u16) -> Result<bool> {
     Ok(answer.contains(r#""health":"true""#))
 }
 
-/// A port at which no process listens, other than `taken`.
+/// Returns a free port other than `taken`.
 pub(crate) fn free_port(rng: &mut Rng, taken: Option<u16>) -> Result<u16> {
     let is_free =
         |port: &u16| Some(*port) != taken && TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
@@ -154,7 +155,7 @@ pub(crate) fn free_port(rng: &mut Rng, taken: Option<u16>) -> Result<u16> {
     ports.map(|offset| PORTS.0 + offset).find(is_free).context("no free port")
 }
 
-/// A log file beside a directory, appended to.
+/// Opens a log file beside a directory for appending.
 fn log(dir: &Path, name: &str) -> Result<File> {
     let path = dir.with_file_name(name);
     let opened = OpenOptions::new().append(true).create(true).open(&path);

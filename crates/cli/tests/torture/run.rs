@@ -1,4 +1,4 @@
-//! One run: rounds of starting, verifying, writing and killing on one store.
+//! A run: rounds of starting, verifying, writing and killing on one store.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -21,24 +21,24 @@ use crate::verifier::Verifier;
 use crate::watcher::{Journal, Watcher};
 use crate::writer::Writer;
 
-/// Enough that the store commits several writes at once.
+/// Enough for group commits in the store.
 const WRITERS: usize = 6;
 
-/// Two of each kind: one in the namespace, one everywhere.
+/// Two of each kind: one of the namespace, one of all namespaces.
 const WATCHES: usize = 4;
 
-/// How long clients may take to end after their server has: their longest request.
+/// Maximum time for clients to end after their server has ended: their longest request timeout.
 const JOIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// How often progress is printed.
 const PROGRESS_ROUNDS: u64 = 10;
 
-/// Why a run ended before its last round.
+/// Reason why a run ended before its last round.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server broke promises.
+    /// The server violated guarantees.
     Violations(Vec<Violation>),
-    /// The run itself could not go on.
+    /// The run itself failed.
     Broken(Error),
 }
 
@@ -48,7 +48,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The clients on one server.
+/// The clients of one server.
 struct Clients {
     watches: Vec<Task<Watcher>>,
     stop: CancellationToken,
@@ -62,16 +62,16 @@ pub(crate) struct Run {
     etcd: Option<Etcd>,
     rng: Rng,
     writers: Vec<Writer>,
-    /// Empty while they run, and before the first server.
+    /// Empty while watchers run, and before the first server.
     watchers: Vec<Watcher>,
     verifier: Verifier,
     pub(crate) tally: Tally,
 }
 
 impl Run {
-    /// A run that keeps everything below `dir`.
+    /// Prepares a run with all files below `dir`.
     pub(crate) fn new(engine: Engine, options: &Options, seed: u64, dir: &Path) -> Result<Self> {
-        // Ports are not of the seed: another run may have them.
+        // Ports do not come from the seed: a concurrent run may use them.
         let (mut rng, mut ports) = (Rng::seeded(seed), Rng::from_entropy());
         let etcd = match engine {
             Engine::Disk => None,
@@ -91,7 +91,7 @@ impl Run {
         })
     }
 
-    /// Runs all rounds, and verifies the last one. No process is left.
+    /// Runs all rounds and verifies the last one. All processes have ended afterwards.
     pub(crate) async fn rounds(&mut self, rounds: u64, report: impl Fn(&Tally)) -> Result<(), Failure> {
         if let Some(etcd) = &mut self.etcd {
             etcd.start().await?;
@@ -122,7 +122,7 @@ impl Run {
         self.finish(operations).await
     }
 
-    /// Verifies the last round on a server that is stopped in order.
+    /// Verifies the last round on a server that is then stopped with SIGTERM.
     async fn finish(&mut self, operations: Vec<Operation>) -> Result<(), Failure> {
         if self.engine == Engine::Disk {
             processes::check_store(&self.data_dir)
@@ -167,7 +167,7 @@ impl Run {
         Ok(operations)
     }
 
-    /// Ends the server, and etcd with it if that is planned.
+    /// Ends the server, and etcd if planned.
     async fn end(&mut self, server: Server, plan: &RoundPlan) -> Result<(), Failure> {
         let etcd = self.etcd.as_mut().filter(|_| plan.ends_etcd);
         let ended = match (plan.end, etcd) {
@@ -190,7 +190,7 @@ impl Run {
         Ok(())
     }
 
-    /// Lets the writers write, and kills and starts etcd meanwhile if that is planned.
+    /// Waits while the writers write; kills and restarts etcd if planned.
     async fn faults(&mut self, plan: &RoundPlan) -> Result<()> {
         if plan.loses_writes {
             sleep(plan.writing / 2).await;
@@ -210,7 +210,7 @@ impl Run {
         Ok(())
     }
 
-    /// Starts a server that must become ready.
+    /// Starts a server and waits until it is ready.
     async fn start(&self, has_controllers: bool) -> Result<(Server, Target), Failure> {
         let mut server = Server::spawn(&self.data_dir, &self.store(), self.port, has_controllers)?;
         let address = server.ready().await.map_err(|error| unavailable("server", &error))?;
@@ -253,7 +253,7 @@ impl Run {
     }
 }
 
-/// Watches that begin at the lists of a new server, in which there are no objects of the writers yet.
+/// Creates watches from the lists of a new server, which have no objects of the writers yet.
 async fn new_watchers(target: &Target) -> Result<Vec<Watcher>> {
     let mut connection = Connection::open(target, Protocol::Http2).await?;
     let mut watchers = Vec::new();
@@ -267,7 +267,7 @@ async fn new_watchers(target: &Target) -> Result<Vec<Watcher>> {
     Ok(watchers)
 }
 
-/// Ends a server by SIGTERM, which must succeed.
+/// Stops a server with SIGTERM; it must exit successfully.
 async fn stop(server: Server) -> Result<()> {
     let status = server.terminate().await?;
     ensure!(status.success(), "it ended with {status}");
@@ -275,7 +275,7 @@ async fn stop(server: Server) -> Result<()> {
 }
 
 fn copy_files(from: &Path, to: &Path) -> Result<()> {
-    // Only its owner may write the directory of a store.
+    // The store requires a directory that only its owner can write.
     DirBuilder::new().mode(0o700).create(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -289,5 +289,5 @@ fn unavailable(subject: &str, error: &Error) -> Failure {
     Failure::Violations(vec![violation])
 }
 
-/// The watch of one watcher: its name, its kind, its journal.
+/// A watcher's name, kind and journal.
 pub(crate) type Watched = (String, Kind, std::sync::Arc<Journal>);

@@ -1,4 +1,4 @@
-//! The figures of a run.
+//! Counters of a run.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ impl Tally {
         }
     }
 
-    /// Figures of less interest.
+    /// Secondary counters.
     pub(crate) fn details(&self) -> String {
         let Self { rejected, relisted, etcd_kills, killed_starts, .. } = self;
         format!(

@@ -1,4 +1,5 @@
-//! The verification after each restart: a write as a barrier, lists, watches that have reached the barrier; then the rules.
+//! Verification after each restart: writes a barrier, lists, waits until watches have reached the barrier, then
+//! checks the rules.
 
 use std::time::Duration;
 
@@ -14,16 +15,16 @@ use crate::objects;
 use crate::run::Watched;
 use crate::writer;
 
-/// How long the barrier may take on a server that has just started, whose etcd may still elect itself.
+/// Maximum time for the barrier on a server that has just started, whose etcd may still be electing a leader.
 const BARRIER_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a watch may take to deliver what has happened.
+/// Maximum time for a watch to deliver pending events.
 const WATCH_LIMIT: Duration = Duration::from_secs(60);
 
-/// The pause between two attempts at the barrier.
+/// Pause between attempts at the barrier.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Compares what a restarted server shows with what its predecessors acknowledged.
+/// Compares the state of a restarted server with the writes that its predecessors acknowledged.
 pub(crate) struct Verifier {
     states: PossibleStates,
     objects: Objects,
@@ -85,8 +86,8 @@ impl Verifier {
         Ok(verified)
     }
 
-    /// Writes an object of its own until the write is acknowledged. Everything that the last server has sent to its etcd
-    /// is carried out before, or never.
+    /// Writes an object of its own until the write is acknowledged. Every request that the previous server sent to
+    /// its etcd is then either applied or never will be.
     async fn barrier(
         &mut self,
         connection: &mut Connection,
@@ -114,7 +115,7 @@ impl Verifier {
     }
 }
 
-/// The watches of a kind that do not reach a revision.
+/// Watches of a kind that do not reach a revision in time.
 async fn unreached(watches: &[Watched], kind: Kind, revision: Revision) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (name, _, journal) in watches.iter().filter(|(_, watched, _)| *watched == kind) {

@@ -1,4 +1,4 @@
-//! A client that watches a kind, and resumes after each restart of the server from the last revision that it saw.
+//! A client that watches a kind, and resumes after each restart of the server from the last revision it observed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::connection::{Connection, Protocol, Target};
 use crate::model::{Kind, Observation, Revision, Violation, WatchView};
 use crate::objects;
 
-/// The pause before a watch is opened again that the server ended, or that a server without its etcd rejected.
+/// Pause before a watch is reopened that the server ended, or rejected because its etcd is down.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Longer than any object of the writers.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// One watch. It is resumed on every server of the run.
+/// A watch, resumed on every server of the run.
 pub(crate) struct Watcher {
     number: usize,
     pub(crate) kind: Kind,
-    /// In one namespace, or in all of them.
+    /// True for a watch of one namespace, false for one of all namespaces.
     is_namespaced: bool,
     has_bookmarks: bool,
     view: WatchView,
@@ -41,7 +41,7 @@ pub(crate) struct Journal {
 #[derive(Default)]
 pub(crate) struct Received {
     pub(crate) observations: Vec<Observation>,
-    /// Violations of the order that a watch guarantees.
+    /// Violations of the watch's ordering guarantees.
     pub(crate) violations: Vec<Violation>,
     pub(crate) resumed: u64,
     pub(crate) relisted: u64,
@@ -52,12 +52,12 @@ impl Journal {
         write(&mut self.observations.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Everything since the last call.
+    /// Returns everything received since the last call.
     pub(crate) fn take(&self) -> Received {
         std::mem::take(&mut self.observations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns when the watch has reached a revision.
+    /// Waits until the watch has reached a revision.
     pub(crate) async fn reached(&self, revision: Revision) -> Result<()> {
         self.revision.subscribe().wait_for(|seen| *seen >= revision).await?;
         Ok(())
@@ -68,7 +68,7 @@ impl Journal {
     }
 }
 
-/// Why a watch ended.
+/// Reason why a watch ended.
 enum Ended {
     /// The connection broke, or the server ended the watch.
     Broken,
@@ -77,7 +77,7 @@ enum Ended {
 }
 
 impl Watcher {
-    /// A watch of a kind that begins with a list.
+    /// Creates a watch that starts at the revision of a list.
     pub(crate) fn new(number: usize, kind: Kind, revision: Revision) -> Self {
         let (is_namespaced, has_bookmarks) = (number.is_multiple_of(2), number % 4 < 2);
         let scope = if is_namespaced { "in the namespace" } else { "everywhere" };
@@ -95,7 +95,7 @@ impl Watcher {
         Arc::clone(&self.journal)
     }
 
-    /// Watches until it is stopped or the server does not accept connections any more.
+    /// Watches until stopped, or until the server accepts no more connections.
     pub(crate) async fn run(mut self, target: Target, stop: CancellationToken) -> Self {
         while !stop.is_cancelled() {
             let Ok(mut connection) = Connection::open(&target, Protocol::of(self.number)).await else {
@@ -108,7 +108,7 @@ impl Watcher {
                 () = stop.cancelled() => break,
             };
             if let Ok(Ended::Gone) = watched {
-                // If this fails, the watch is answered 410 again.
+                // If this fails, the watch gets 410 again.
                 let _ = self.relist(&mut connection).await;
             }
             sleep(RETRY_PAUSE).await;

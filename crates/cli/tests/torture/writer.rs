@@ -1,4 +1,4 @@
-//! A client that changes objects as fast as the server answers, and records every request with its outcome.
+//! A client that changes objects as fast as the server responds, and records every request with its outcome.
 
 use std::time::Duration;
 
@@ -13,14 +13,13 @@ use crate::connection::{Connection, Protocol, Target};
 use crate::model::{Change, Content, Kind, ObjectId, Objects, Operation, Outcome, Revision};
 use crate::objects;
 
-/// Enough that a writer still has objects after an etcd was killed under it, each request of which may leave one in
-/// doubt.
+/// Enough that a writer still has usable objects after etcd was killed, when each request may leave one in doubt.
 const OBJECTS: usize = 12;
 
-/// The pause after an answer 5xx or 429, so that a server without its etcd is not flooded.
+/// Pause after a 5xx or 429 response, so that a server without its etcd is not flooded.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// One writer. It continues with the same objects after each restart of the server.
+/// A writer. It continues with the same objects after each restart of the server.
 pub(crate) struct Writer {
     number: usize,
     rng: Rng,
@@ -35,12 +34,12 @@ struct Owned {
     belief: Belief,
 }
 
-/// The state of an object as its writer knows it.
+/// The writer's view of an object's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Belief {
     Absent,
     Present(Revision),
-    /// A request had an unknown outcome: no further one is sent until a list has settled it.
+    /// A request had an unknown outcome; no further one is sent until a list has resolved it.
     InDoubt,
 }
 
@@ -53,7 +52,7 @@ impl Writer {
         Self { number, rng, objects, shared, stamps: 0, operations: Vec::new() }
     }
 
-    /// Takes over the state that a list showed.
+    /// Adopts the state shown by a list.
     pub(crate) fn settle(&mut self, listed: &Objects) {
         for object in &mut self.objects {
             let version = listed.get(&object.id);
@@ -61,18 +60,17 @@ impl Writer {
         }
     }
 
-    /// The requests since the last call.
+    /// Returns the requests since the last call.
     pub(crate) fn take_operations(&mut self) -> Vec<Operation> {
         std::mem::take(&mut self.operations)
     }
 
-    /// Writes until it is stopped or the server does not accept connections any more. A request that is under way is
-    /// waited for.
+    /// Writes until stopped, or until the server accepts no more connections. A request in flight is completed.
     pub(crate) async fn run(mut self, target: Target, stop: CancellationToken) -> Self {
         let protocol = Protocol::of(self.number);
         while !stop.is_cancelled() {
             let Ok(mut connection) = Connection::open(&target, protocol).await else { break };
-            // An error is a broken connection, and recorded with its request.
+            // A broken connection is recorded with its request.
             while !stop.is_cancelled() && self.write(&mut connection).await.is_ok() {}
         }
         self
@@ -102,7 +100,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Most often a change that succeeds; now and then one that must be rejected.
+    /// Draws a change, usually one that succeeds, sometimes one that must be rejected.
     fn draw(&mut self, belief: Belief) -> Change {
         let stamp = self.stamp();
         let content = Content { stamp: stamp.clone(), base: stamp.clone() };
@@ -124,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// Replaces the shared object on the revision that was just read, in competition with the other writers.
+    /// Replaces the shared object at the revision that was just read, in competition with the other writers.
     async fn write_shared(&mut self, connection: &mut Connection) -> Result<()> {
         let id = self.shared.clone();
         let (code, body) = connection.json(Method::GET, &objects::path(&id), None).await?;
@@ -146,7 +144,7 @@ impl Writer {
         format!("w{}-{}", self.number, self.stamps)
     }
 
-    /// Sends a request and records it. None if the server did not carry it out and says so (429).
+    /// Sends a request and records it. Returns None if the server did not execute it and said so (429).
     async fn request(
         &mut self,
         connection: &mut Connection,
@@ -171,7 +169,7 @@ impl Writer {
     }
 }
 
-/// Sends a change. None if the server did not carry it out and says so; an error if the connection broke.
+/// Sends a change. Returns None if the server did not execute it and said so; an error if the connection broke.
 pub(crate) async fn send(
     connection: &mut Connection,
     object: &ObjectId,

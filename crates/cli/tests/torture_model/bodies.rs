@@ -1,4 +1,4 @@
-//! Objects of the writers, written and read back.
+//! Round trips of the writers' objects.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn version(object: &ObjectId, revision: Revision) -> (Value, Version) {
 }
 
 #[test]
-fn bodies_are_parsed_as_they_were_written() {
+fn bodies_round_trip() {
     for kind in Kind::ALL {
         for object in [owned(kind, "a"), shared(kind, "b")] {
             let (body, version) = version(&object, 7);
@@ -25,7 +25,7 @@ fn bodies_are_parsed_as_they_were_written() {
 }
 
 #[test]
-fn objects_of_others_are_left_out() {
+fn objects_of_other_names_are_skipped() {
     let metadata = json!({"name": "kube-root-ca.crt", "namespace": "default", "resourceVersion": "3"});
     let line = json!({"type": "ADDED", "object": {"metadata": metadata}}).to_string();
     let parsed = parse_watch_line(Kind::ConfigMap, line.as_bytes()).unwrap();
@@ -33,7 +33,7 @@ fn objects_of_others_are_left_out() {
 }
 
 #[test]
-fn cut_content_is_an_error() {
+fn truncated_content_is_an_error() {
     let object = owned(Kind::ConfigMap, "a");
     let (mut body, _) = version(&object, 7);
     body["data"]["filler"] = "s1:y".into();
@@ -43,7 +43,7 @@ fn cut_content_is_an_error() {
 }
 
 #[test]
-fn watch_lines_are_events_bookmarks_or_gone() {
+fn watch_lines_parse_as_events_bookmarks_or_gone() {
     let object = owned(Kind::Secret, "a");
     let (body, version) = version(&object, 7);
     let parse = |line: Value| parse_watch_line(Kind::Secret, line.to_string().as_bytes());

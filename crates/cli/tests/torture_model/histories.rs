@@ -1,4 +1,4 @@
-//! Histories of a server that keeps its promises, and of servers that each break one.
+//! Histories of a correct server, and of servers that each violate one guarantee.
 
 use crate::model::{
     Change, Content, Event, EventType, Kind, ObjectId, Objects, Observation, Operation, Outcome,
@@ -52,7 +52,7 @@ fn event(event_type: EventType, object: &ObjectId, version: Version) -> Observat
     Observation::Event(Event { event_type, object: object.clone(), version })
 }
 
-/// Creates, patches, replaces and deletes one object, and leaves another.
+/// Creates, patches, replaces and deletes one object, and keeps another.
 fn history() -> (Vec<Operation>, Vec<Observation>, Objects) {
     let (a, b) = (owned("a"), owned("b"));
     let operations = vec![
@@ -87,7 +87,7 @@ fn broken_rules(violations: &[Violation]) -> Vec<Rule> {
     violations.iter().map(|violation| violation.rule).collect()
 }
 
-/// The rules that one round breaks, of two watches, the first of which delivers everything.
+/// The rules violated in a round with two watches, the first of which delivers everything.
 fn check(operations: &[Operation], watches: [Vec<Observation>; 2], listed: &Objects) -> Vec<Rule> {
     let [first, second] = watches;
     let watches =
@@ -96,7 +96,7 @@ fn check(operations: &[Operation], watches: [Vec<Observation>; 2], listed: &Obje
     broken_rules(&check_round(&Round { before: &before, operations, watches: &watches, listed }))
 }
 
-/// The rule that the events of one watch break.
+/// The rule that the events of one watch violate.
 fn observe_all(seen: &[Observation]) -> Result<(), Rule> {
     let mut view = WatchView::new("watch", 9, Objects::new());
     seen.iter().try_for_each(|observation| view.observe(observation)).map_err(|violation| {
@@ -160,7 +160,7 @@ fn object_that_was_never_written_is_found() {
 }
 
 #[test]
-fn request_of_unknown_outcome_may_have_happened_or_not() {
+fn request_of_unknown_outcome_allows_both_states() {
     let a = owned("a");
     let operations = [create(&a, "a1", acknowledged(10, "a1", "a1")), patch(&a, "a2", Outcome::Unknown)];
     for possible in [version(10, "a1", "a1"), version(12, "a2", "a1")] {
@@ -176,7 +176,7 @@ fn request_of_unknown_outcome_may_have_happened_or_not() {
 }
 
 #[test]
-fn delete_of_unknown_outcome_may_have_happened_or_not() {
+fn delete_of_unknown_outcome_allows_both_states() {
     let a = owned("a");
     let operations = [create(&a, "a1", acknowledged(10, "a1", "a1")), delete(&a, Outcome::Unknown)];
     assert_eq!(states_of(&operations).settle(Kind::ConfigMap, 15, &Objects::new()), []);
@@ -187,7 +187,7 @@ fn delete_of_unknown_outcome_may_have_happened_or_not() {
 }
 
 #[test]
-fn list_settles_which_state_the_next_round_begins_with() {
+fn list_resolves_state_for_next_round() {
     let a = owned("a");
     let mut states = states_of(&[create(&a, "a1", Outcome::Unknown)]);
     assert_eq!(states.settle(Kind::ConfigMap, 15, &Objects::new()), []);
@@ -200,7 +200,7 @@ fn list_settles_which_state_the_next_round_begins_with() {
 }
 
 #[test]
-fn answers_that_no_state_allows_are_found() {
+fn responses_that_no_state_allows_are_found() {
     let a = owned("a");
     for wrong in [
         create(&a, "a2", acknowledged(11, "a2", "a2")),
@@ -317,7 +317,7 @@ fn revision_that_two_changes_had_is_found_by_watches_that_disagree() {
 }
 
 #[test]
-fn watch_that_was_gone_is_not_held_to_what_it_missed() {
+fn watch_after_gone_is_not_checked_for_missed_events() {
     let (operations, seen, listed) = history();
     let gone = vec![Observation::Relist { revision: 15, objects: listed.clone() }];
     assert_eq!(observe_all(&gone), Ok(()));
@@ -329,7 +329,7 @@ fn watch_that_was_gone_is_not_held_to_what_it_missed() {
 fn shared_object_is_checked_by_revisions() {
     let object = shared();
     let before: Objects = [(object.clone(), version(5, "s0", "s0"))].into();
-    // Of two writers, who sent them in another order; the last one's answer was lost.
+    // Two writers sent them in another order; the response to the last one was lost.
     let operations = |expected| {
         [
             replace(&object, "s2", expected, acknowledged(7, "s2", "s2")),
@@ -349,7 +349,7 @@ fn shared_object_is_checked_by_revisions() {
     };
     assert_eq!(PossibleStates::default().apply(&operations(6)), []);
     assert_eq!(check(&operations(6), seen.clone()), []);
-    // The second writer overwrote the change of the first, of which it did not know.
+    // The second writer overwrote the change of the first without having read it.
     assert_eq!(check(&operations(5), seen.clone()), [Rule::OptimisticLock]);
     assert_eq!(check(&operations(6)[..3], seen.clone()), [Rule::EventPhantom]);
     let short = [&seen[..1], &seen[2..]].concat();

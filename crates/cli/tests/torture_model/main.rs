@@ -1,5 +1,5 @@
-//! The pure parts of the torture test, which has a harness of its own and therefore no unit tests: its model finds every
-//! kind of fault, shown by histories of faulty servers.
+//! Tests the pure parts of the torture test, which has its own harness and therefore no unit tests: the model detects
+//! every kind of fault, shown by histories of faulty servers.
 
 mod bodies;
 mod histories;

@@ -1,4 +1,4 @@
-//! The faults of many rounds.
+//! Faults drawn for many rounds.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! Compaction: what goes, what stays, how it is told.
+//! Compaction: discarded and kept revisions, and the errors of readers.
 
 use super::{Fixture, key, take, text};
 use crate::{At, Delete, Error, Put, RangeRequest, Revision, WatchRequest};
 
-pub async fn compacted_revisions_are_refused_with_the_oldest_kept(fixture: &Fixture) {
+pub async fn compacted_revisions_are_rejected_with_the_oldest_kept(fixture: &Fixture) {
     let store = &fixture.store;
     let first = store.put(Put::new("a", "1")).await.unwrap().revision;
     let second = store.put(Put::new("a", "2")).await.unwrap().revision;
@@ -23,7 +23,7 @@ pub async fn compacted_revisions_are_refused_with_the_oldest_kept(fixture: &Fixt
     assert_eq!(text(&kept), "2");
 }
 
-pub async fn compaction_keeps_the_present(fixture: &Fixture) {
+pub async fn compaction_keeps_current_entries(fixture: &Fixture) {
     let store = &fixture.store;
     for n in 0..5 {
         store.put(Put::new("a", n.to_string())).await.unwrap();
@@ -35,13 +35,13 @@ pub async fn compaction_keeps_the_present(fixture: &Fixture) {
     let range = store.range(RangeRequest::prefix("")).await.unwrap();
     assert_eq!(range.entries.iter().map(key).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!((text(&range.entries[0]), range.entries[0].version()), ("4".into(), 5));
-    assert_eq!(range.revision, now, "compacting makes no revision");
+    assert_eq!(range.revision, now, "compaction creates no revision");
     let again = store.put(Put::new("gone", "back")).await.unwrap().revision;
     let entry = store.get("gone").await.unwrap().entry.unwrap();
     assert_eq!((entry.create_revision(), entry.version()), (again, 1));
 }
 
-pub async fn compaction_does_not_go_back(fixture: &Fixture) {
+pub async fn compaction_to_an_earlier_revision_has_no_effect(fixture: &Fixture) {
     let store = &fixture.store;
     let first = store.put(Put::new("a", "1")).await.unwrap().revision;
     let second = store.put(Put::new("a", "2")).await.unwrap().revision;
@@ -52,7 +52,7 @@ pub async fn compaction_does_not_go_back(fixture: &Fixture) {
     assert!(store.get_at("a", At::Revision(second)).await.is_ok());
 }
 
-pub async fn the_future_cannot_be_compacted(fixture: &Fixture) {
+pub async fn compaction_to_a_future_revision_is_rejected(fixture: &Fixture) {
     let store = &fixture.store;
     let now = store.put(Put::new("a", "1")).await.unwrap().revision;
     let ahead = Revision::new(now.get() + 5);
@@ -60,7 +60,7 @@ pub async fn the_future_cannot_be_compacted(fixture: &Fixture) {
     assert!(matches!(refused, Err(Error::FutureRevision { requested, .. }) if requested == ahead));
 }
 
-pub async fn a_watch_may_start_at_the_oldest_revision(fixture: &Fixture) {
+pub async fn watch_from_the_oldest_revision_works(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("a", "1")).await.unwrap();
     let oldest = store.put(Put::new("a", "2")).await.unwrap().revision;
@@ -68,12 +68,12 @@ pub async fn a_watch_may_start_at_the_oldest_revision(fixture: &Fixture) {
     store.compact(oldest).await.unwrap();
     let mut watch = store.watch(WatchRequest::prefix("a").from(oldest)).await.unwrap();
     let events = take(&mut watch, 2).await;
-    // What was there before the oldest revision may be gone, as it is in etcd.
+    // The event at the oldest revision may be missing, as in etcd.
     assert!(events[0].starts_with(&format!("+a=2@{oldest}")), "{events:?}");
     assert_eq!(events[1], format!("+a=3@{latest}<2"));
 }
 
-pub async fn a_deletion_at_the_oldest_revision_is_still_delivered(fixture: &Fixture) {
+pub async fn deletion_at_the_oldest_revision_is_delivered(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("a", "1")).await.unwrap();
     let oldest = store.delete(Delete::new("a")).await.unwrap().revision;

@@ -1,26 +1,26 @@
-//! Keys that delete themselves.
+//! Expiring keys.
 
 use std::time::Duration;
 
 use super::{Fixture, drain, next, take, text};
 use crate::{Put, WatchEvent, WatchRequest};
 
-/// Short for engines on real time, and no different for the others.
+/// Short for engines on real time, irrelevant for the others.
 const TTL: Duration = Duration::from_secs(2);
 
-pub async fn a_key_is_deleted_when_its_time_has_come(fixture: &Fixture) {
+pub async fn key_is_deleted_when_its_ttl_expires(fixture: &Fixture) {
     let store = &fixture.store;
     let put = store.put(Put::new("a", "1").ttl(TTL)).await.unwrap().revision;
     store.put(Put::new("b", "1")).await.unwrap();
     let mut watch = store.watch(WatchRequest::prefix("").from(put)).await.unwrap();
-    assert_eq!(drain(&mut watch).await.0.len(), 2, "nothing happens early");
+    assert_eq!(drain(&mut watch).await.0.len(), 2, "no event before the key is due");
     let entry = store.get("a").await.unwrap().entry.expect("it is still there");
     assert!(entry.expires_at().is_some());
     fixture.pass(TTL / 2).await;
     assert!(store.get("a").await.unwrap().entry.is_some());
     fixture.pass(TTL).await;
     let WatchEvent::Delete { key, revision, previous } = next(&mut watch).await.unwrap() else {
-        panic!("the next thing that happens is its deletion");
+        panic!("the next event is the deletion");
     };
     assert_eq!((&key[..], previous.map(|entry| text(&entry))), (&b"a"[..], Some("1".into())));
     assert!(revision > put);
@@ -28,7 +28,7 @@ pub async fn a_key_is_deleted_when_its_time_has_come(fixture: &Fixture) {
     assert!(store.get("b").await.unwrap().entry.is_some());
 }
 
-pub async fn a_key_written_again_lives_on(fixture: &Fixture) {
+pub async fn rewritten_key_does_not_expire(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("kept", "1").ttl(TTL)).await.unwrap();
     store.put(Put::new("kept", "2")).await.unwrap();

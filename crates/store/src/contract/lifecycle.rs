@@ -1,9 +1,9 @@
-//! Figures, and the end.
+//! Statistics, and closing.
 
 use super::{Fixture, next};
 use crate::{Delete, Error, Put, RangeRequest, WatchRequest};
 
-pub async fn figures_follow_the_contents(fixture: &Fixture) {
+pub async fn stats_match_the_contents(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("a", "1")).await.unwrap();
     store.put(Put::new("b", "1")).await.unwrap();
@@ -13,7 +13,7 @@ pub async fn figures_follow_the_contents(fixture: &Fixture) {
     assert!(stats.oldest <= latest && stats.bytes > 0);
 }
 
-pub async fn a_closed_store_refuses_everything(fixture: &Fixture) {
+pub async fn closed_store_rejects_all_operations(fixture: &Fixture) {
     let store = &fixture.store;
     let mut watch = store.watch(WatchRequest::prefix("a")).await.unwrap();
     store.put(Put::new("a", "1")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Reads: order, pages, the past, snapshots.
+//! Reads: order, pages, past revisions, snapshots.
 
 use super::{Fixture, key, text};
 use crate::{At, Delete, Error, Put, Range, RangeRequest, Revision, Txn};
@@ -15,7 +15,7 @@ async fn fill(fixture: &Fixture, keys: &[&str]) -> Revision {
     revision
 }
 
-pub async fn ranges_are_in_order_and_paged(fixture: &Fixture) {
+pub async fn ranges_are_ordered_and_paginated(fixture: &Fixture) {
     let store = &fixture.store;
     fill(fixture, &["p/c", "p/a", "q", "p/b", "p/d"]).await;
     let all = store.range(RangeRequest::prefix("p/")).await.unwrap();
@@ -28,7 +28,7 @@ pub async fn ranges_are_in_order_and_paged(fixture: &Fixture) {
     assert_eq!((keys(&exact), exact.more), (vec!["p/b".into()], true));
 }
 
-pub async fn a_range_stays_in_its_prefix(fixture: &Fixture) {
+pub async fn range_is_limited_to_its_prefix(fixture: &Fixture) {
     let store = &fixture.store;
     fill(fixture, &["p", "p/a", "p0", "o/z"]).await;
     assert_eq!(keys(&store.range(RangeRequest::prefix("p/")).await.unwrap()), ["p/a"]);
@@ -38,7 +38,7 @@ pub async fn a_range_stays_in_its_prefix(fixture: &Fixture) {
     assert!(behind.entries.is_empty() && !behind.more);
 }
 
-pub async fn what_lies_beyond_the_limit_is_counted(fixture: &Fixture) {
+pub async fn entries_beyond_the_limit_are_counted(fixture: &Fixture) {
     let store = &fixture.store;
     fill(fixture, &["p/a", "p/b", "p/c", "p/d", "q"]).await;
     let page = store.range(RangeRequest::prefix("p/").limit(1).count_remaining()).await.unwrap();
@@ -49,7 +49,7 @@ pub async fn what_lies_beyond_the_limit_is_counted(fixture: &Fixture) {
     assert_eq!(store.count("", At::Latest).await.unwrap().count, 5);
 }
 
-pub async fn the_past_stays_as_it_was(fixture: &Fixture) {
+pub async fn past_revisions_are_immutable(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("p/a", "1")).await.unwrap();
     let then = store.put(Put::new("p/b", "1")).await.unwrap().revision;
@@ -68,7 +68,7 @@ pub async fn the_past_stays_as_it_was(fixture: &Fixture) {
     assert_eq!((keys(&page), page.more), (vec!["p/a".into()], true));
 }
 
-pub async fn the_future_is_refused(fixture: &Fixture) {
+pub async fn future_revisions_are_rejected(fixture: &Fixture) {
     let store = &fixture.store;
     let now = fill(fixture, &["a"]).await;
     let ahead = Revision::new(now.get() + 10);
@@ -84,8 +84,8 @@ pub async fn the_future_is_refused(fixture: &Fixture) {
     }
 }
 
-/// A token moves between two keys, always in one transaction: every range finds it once.
-pub async fn a_range_is_one_snapshot(fixture: &Fixture) {
+/// A token moves between two keys in one transaction each time; every range must contain it exactly once.
+pub async fn range_is_one_snapshot(fixture: &Fixture) {
     const MOVES: usize = 60;
     let store = &fixture.store;
     store.put(Put::new("t/left", "")).await.unwrap();
@@ -105,6 +105,6 @@ pub async fn a_range_is_one_snapshot(fixture: &Fixture) {
         assert_eq!(range.entries.len(), 1);
         assert!(range.entries[0].mod_revision() <= range.revision);
         let again = store.range(RangeRequest::prefix("t/").at(range.revision)).await.unwrap();
-        assert_eq!(keys(&again), keys(&range), "the same revision shows the same");
+        assert_eq!(keys(&again), keys(&range), "a revision is immutable");
     }
 }

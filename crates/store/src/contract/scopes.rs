@@ -1,9 +1,9 @@
-//! Scopes: parts of a store that know nothing of each other.
+//! Scopes: isolated parts of a store.
 
 use super::{Fixture, key, take};
 use crate::{At, Entry, Error, Expect, Put, RangeRequest, Txn, WatchRequest};
 
-pub async fn scopes_do_not_see_each_other(fixture: &Fixture) {
+pub async fn scopes_are_isolated(fixture: &Fixture) {
     let (a, ab) = (fixture.store.scope("a").unwrap(), fixture.store.scope("ab").unwrap());
     a.put(Put::new("k", "of a").expect(Expect::Absent)).await.unwrap();
     ab.put(Put::new("k", "of ab").expect(Expect::Absent)).await.unwrap();
@@ -13,7 +13,7 @@ pub async fn scopes_do_not_see_each_other(fixture: &Fixture) {
     assert_eq!(fixture.store.scope("b").unwrap().count("", At::Latest).await.unwrap().count, 0);
 }
 
-pub async fn names_that_could_lead_out_are_refused(fixture: &Fixture) {
+pub async fn scope_names_with_slashes_are_rejected(fixture: &Fixture) {
     for name in ["", "a/b", "/", "a/"] {
         assert!(matches!(fixture.store.scope(name), Err(Error::InvalidKey { .. })), "{name:?}");
     }
@@ -21,7 +21,7 @@ pub async fn names_that_could_lead_out_are_refused(fixture: &Fixture) {
     assert!(matches!(scope.put(Put::new("", "")).await, Err(Error::InvalidKey { .. })));
 }
 
-pub async fn everything_in_a_scope_is_relative(fixture: &Fixture) {
+pub async fn keys_in_a_scope_are_relative(fixture: &Fixture) {
     let scope = fixture.store.scope("a").unwrap().scope("inner").unwrap();
     let mut watch = scope.watch(WatchRequest::prefix("k")).await.unwrap();
     let revision = scope.put(Put::new("k1", "v")).await.unwrap().revision;
@@ -38,7 +38,7 @@ pub async fn everything_in_a_scope_is_relative(fixture: &Fixture) {
     assert_eq!(key(&stored.entries[0]), "a/inner/k1");
 }
 
-pub async fn a_range_cannot_leave_its_scope(fixture: &Fixture) {
+pub async fn range_cannot_leave_its_scope(fixture: &Fixture) {
     for name in ["a", "b", "c"] {
         fixture.store.scope(name).unwrap().put(Put::new("k", name)).await.unwrap();
     }
@@ -53,7 +53,7 @@ pub async fn a_range_cannot_leave_its_scope(fixture: &Fixture) {
     assert!(b.get("../a/k").await.unwrap().entry.is_none());
 }
 
-pub async fn a_scope_is_dropped_in_one_call(fixture: &Fixture) {
+pub async fn scope_is_dropped_in_one_call(fixture: &Fixture) {
     let (doomed, other) = (fixture.store.scope("doomed").unwrap(), fixture.store.scope("other").unwrap());
     for n in 0..300 {
         doomed.put(Put::new(format!("k{n}"), "v")).await.unwrap();
@@ -66,7 +66,7 @@ pub async fn a_scope_is_dropped_in_one_call(fixture: &Fixture) {
     assert_eq!(doomed.drop_scope().await.unwrap(), 0);
 }
 
-pub async fn scopes_share_one_sequence(fixture: &Fixture) {
+pub async fn scopes_share_one_revision_sequence(fixture: &Fixture) {
     let (a, b) = (fixture.store.scope("a").unwrap(), fixture.store.scope("b").unwrap());
     let first = a.put(Put::new("k", "")).await.unwrap().revision;
     let second = b.put(Put::new("k", "")).await.unwrap().revision;
@@ -74,12 +74,12 @@ pub async fn scopes_share_one_sequence(fixture: &Fixture) {
     assert_eq!(a.get("k").await.unwrap().revision, second);
 }
 
-pub async fn a_guard_in_one_scope_binds_commits_in_another(fixture: &Fixture) {
+pub async fn guard_in_one_scope_applies_to_commits_in_another(fixture: &Fixture) {
     let (locks, data) = (fixture.store.scope("locks").unwrap(), fixture.store.scope("data").unwrap());
     let is_a = |entry: Option<&Entry>| entry.is_some_and(|entry| entry.value_bytes().starts_with(b"a"));
     let guarded = data.guarded(&locks.guard("lock", "l", is_a)).scope("inner").unwrap();
     let lost = guarded.put(Put::new("k", "0")).await;
-    assert!(matches!(lost, Err(Error::GuardLost { .. })), "the key of the guard does not exist");
+    assert!(matches!(lost, Err(Error::GuardLost { .. })), "the guard's key does not exist");
     locks.put(Put::new("l", "a1")).await.unwrap();
     guarded.put(Put::new("k", "1")).await.unwrap();
     locks.put(Put::new("l", "a2")).await.unwrap();

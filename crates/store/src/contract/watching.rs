@@ -1,9 +1,9 @@
-//! Watches: order, history, slowness, progress.
+//! Watches: order, history, slow watchers, progress.
 
 use super::{Fixture, drain, next, shown, take};
 use crate::{Delete, Error, Put, Revision, Txn, WatchEvent, WatchRequest};
 
-pub async fn changes_come_in_order_with_what_was_before(fixture: &Fixture) {
+pub async fn events_are_ordered_with_previous_entries(fixture: &Fixture) {
     let store = &fixture.store;
     let mut watch = store.watch(WatchRequest::prefix("p/")).await.unwrap();
     let r1 = store.put(Put::new("p/a", "1")).await.unwrap().revision;
@@ -15,7 +15,7 @@ pub async fn changes_come_in_order_with_what_was_before(fixture: &Fixture) {
     assert_eq!(take(&mut watch, 4).await, expected);
 }
 
-pub async fn history_comes_first_then_what_is_live(fixture: &Fixture) {
+pub async fn watch_delivers_history_before_live_events(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("a", "0")).await.unwrap();
     let from = store.put(Put::new("a", "1")).await.unwrap().revision;
@@ -26,7 +26,7 @@ pub async fn history_comes_first_then_what_is_live(fixture: &Fixture) {
     assert_eq!(take(&mut watch, 3).await, expected);
 }
 
-pub async fn a_watch_may_start_in_the_future(fixture: &Fixture) {
+pub async fn watch_from_future_revision_waits(fixture: &Fixture) {
     let store = &fixture.store;
     let now = store.put(Put::new("a", "0")).await.unwrap().revision;
     let from = Revision::new(now.get() + 3);
@@ -37,7 +37,7 @@ pub async fn a_watch_may_start_in_the_future(fixture: &Fixture) {
     assert_eq!(take(&mut watch, 1).await, [format!("+a=3@{from}<2")]);
 }
 
-pub async fn only_the_prefix_is_watched(fixture: &Fixture) {
+pub async fn watch_is_limited_to_its_prefix(fixture: &Fixture) {
     let store = &fixture.store;
     let mut all = store.watch(WatchRequest::prefix("")).await.unwrap();
     let mut some = store.watch(WatchRequest::prefix("p/")).await.unwrap();
@@ -50,7 +50,7 @@ pub async fn only_the_prefix_is_watched(fixture: &Fixture) {
     assert_eq!(drain(&mut one).await.0.len(), 1);
 }
 
-pub async fn the_same_part_of_every_scope_is_watched(fixture: &Fixture) {
+pub async fn watch_in_any_scope_matches_every_scope(fixture: &Fixture) {
     let tenants = fixture.store.scope("tenants").unwrap();
     let from = tenants.put(Put::new("a/boats/x", "1")).await.unwrap().revision;
     let mut past = tenants.watch(WatchRequest::in_any_scope("boats/").from(from)).await.unwrap();
@@ -67,7 +67,7 @@ pub async fn the_same_part_of_every_scope_is_watched(fixture: &Fixture) {
     assert_eq!(keys(drain(&mut past).await.0), ["+a/boats/x", "+b/boats/x", "+c/boats/y/z", "-b/boats/x"]);
 }
 
-pub async fn a_transaction_is_delivered_whole(fixture: &Fixture) {
+pub async fn transaction_is_delivered_completely(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("p/old", "x")).await.unwrap();
     let mut watch = store.watch(WatchRequest::prefix("p/")).await.unwrap();
@@ -80,8 +80,8 @@ pub async fn a_transaction_is_delivered_whole(fixture: &Fixture) {
     assert_eq!(take(&mut watch, 1).await, [format!("-p/a@{gone}<1")]);
 }
 
-/// Watchers that start at different times and places all see the same sequence.
-pub async fn no_gap_and_no_duplicate_among_many_writers(fixture: &Fixture) {
+/// Watchers that start at different times and with different prefixes observe the same sequence.
+pub async fn watch_with_many_writers_has_no_gaps_or_duplicates(fixture: &Fixture) {
     const WRITERS: usize = 4;
     const WRITES: usize = 50;
     let store = &fixture.store;
@@ -120,7 +120,7 @@ fn revision_of(event: &str) -> u64 {
     after.split('<').next().and_then(|number| number.parse().ok()).expect("which is a number")
 }
 
-pub async fn a_slow_watcher_gets_everything_that_is_kept(fixture: &Fixture) {
+pub async fn slow_watcher_receives_all_kept_events(fixture: &Fixture) {
     const WRITES: usize = 400;
     let store = &fixture.store;
     let mut slow = store.watch(WatchRequest::prefix("a")).await.unwrap();
@@ -135,11 +135,11 @@ pub async fn a_slow_watcher_gets_everything_that_is_kept(fixture: &Fixture) {
     assert_eq!(take(&mut slow, 1).await, [format!("+a=live@{live}<{}", WRITES - 1)]);
 }
 
-pub async fn what_is_there_may_be_taken_without_waiting(fixture: &Fixture) {
+pub async fn available_events_are_returned_without_waiting(fixture: &Fixture) {
     const WRITES: usize = 200;
     let store = &fixture.store;
     let mut watch = store.watch(WatchRequest::prefix("a")).await.unwrap();
-    assert!(watch.try_next().is_none(), "nothing has happened");
+    assert!(watch.try_next().is_none(), "no event yet");
     for n in 0..WRITES {
         store.put(Put::new("a", n.to_string())).await.unwrap();
         store.put(Put::new("b", "")).await.unwrap();
@@ -153,10 +153,10 @@ pub async fn what_is_there_may_be_taken_without_waiting(fixture: &Fixture) {
         events.push(shown(&event));
     }
     assert!(events.iter().enumerate().all(|(n, event)| event.starts_with(&format!("+a={n}@"))), "{events:?}");
-    assert!(watch.try_next().is_none(), "that was all");
+    assert!(watch.try_next().is_none(), "no further event");
 }
 
-pub async fn a_watcher_that_compaction_has_passed_is_told(fixture: &Fixture) {
+pub async fn watcher_overtaken_by_compaction_gets_an_error(fixture: &Fixture) {
     let store = &fixture.store;
     let from = store.put(Put::new("a", "0")).await.unwrap().revision;
     let mut latest = from;
@@ -165,17 +165,17 @@ pub async fn a_watcher_that_compaction_has_passed_is_told(fixture: &Fixture) {
     }
     store.compact(latest).await.unwrap();
     let refused = match store.watch(WatchRequest::prefix("a").from(from)).await {
-        // An engine may notice at once, or when the first event is asked for.
+        // An engine may report this immediately or with the first event.
         Ok(mut watch) => next(&mut watch).await.map(drop),
         Err(error) => Err(error),
     };
     match refused {
         Err(Error::Compacted { requested, oldest }) => assert_eq!((requested, oldest), (from, latest)),
-        other => panic!("expected to be told of the compaction, got {other:?}"),
+        other => panic!("expected an error about the compaction, got {other:?}"),
     }
 }
 
-pub async fn progress_follows_everything_before_it(fixture: &Fixture) {
+pub async fn progress_follows_all_earlier_events(fixture: &Fixture) {
     let store = &fixture.store;
     let mut watch = store.watch(WatchRequest::prefix("p/")).await.unwrap();
     let elsewhere = store.put(Put::new("q", "")).await.unwrap().revision;
@@ -190,7 +190,7 @@ pub async fn progress_follows_everything_before_it(fixture: &Fixture) {
     assert!(revision >= last);
 }
 
-pub async fn a_dropped_watch_is_gone(fixture: &Fixture) {
+pub async fn dropped_watch_is_removed(fixture: &Fixture) {
     let store = &fixture.store;
     let mut watch = store.watch(WatchRequest::prefix("a")).await.unwrap();
     drain(&mut watch).await;
@@ -199,7 +199,7 @@ pub async fn a_dropped_watch_is_gone(fixture: &Fixture) {
     assert_eq!(store.stats().await.unwrap().watchers, 0);
 }
 
-pub async fn a_dropped_wait_loses_nothing(fixture: &Fixture) {
+pub async fn dropped_wait_loses_no_event(fixture: &Fixture) {
     const WRITES: usize = 50;
     let store = fixture.store.clone();
     let mut watch = store.watch(WatchRequest::prefix("a")).await.unwrap();
@@ -211,7 +211,7 @@ pub async fn a_dropped_wait_loses_nothing(fixture: &Fixture) {
     });
     let mut events = Vec::new();
     while events.len() < WRITES {
-        // Most of these waits are dropped before they are ready.
+        // Most of these futures are dropped before they are ready.
         let waited = tokio::time::timeout(std::time::Duration::from_micros(50), watch.next()).await;
         if let Ok(event) = waited {
             let event = event.unwrap();

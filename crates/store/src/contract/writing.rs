@@ -10,7 +10,7 @@ async fn value(store: &Store, key: &str) -> Option<String> {
     store.get(key).await.expect("reads work").entry.map(|entry| text(&entry))
 }
 
-pub async fn every_write_makes_one_revision(fixture: &Fixture) {
+pub async fn every_write_creates_one_revision(fixture: &Fixture) {
     let store = &fixture.store;
     let start = store.get("a").await.unwrap().revision;
     assert!(start >= Revision::INITIAL);
@@ -23,7 +23,7 @@ pub async fn every_write_makes_one_revision(fixture: &Fixture) {
     assert_eq!(deleted.revision.get(), start.get() + 6);
 }
 
-pub async fn a_key_carries_its_revisions(fixture: &Fixture) {
+pub async fn key_has_create_and_mod_revision(fixture: &Fixture) {
     let store = &fixture.store;
     let created = store.put(Put::new("a", "1")).await.unwrap().revision;
     store.put(Put::new("b", "1")).await.unwrap();
@@ -33,7 +33,7 @@ pub async fn a_key_carries_its_revisions(fixture: &Fixture) {
     assert_eq!((entry.create_revision(), entry.mod_revision(), entry.version()), (created, modified, 2));
 }
 
-pub async fn a_deleted_key_starts_over(fixture: &Fixture) {
+pub async fn recreated_key_starts_at_version_one(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("a", "1")).await.unwrap();
     store.put(Put::new("a", "2")).await.unwrap();
@@ -44,7 +44,7 @@ pub async fn a_deleted_key_starts_over(fixture: &Fixture) {
     assert_eq!((entry.create_revision(), entry.mod_revision(), entry.version()), (again, again, 1));
 }
 
-pub async fn must_not_exist(fixture: &Fixture) {
+pub async fn put_expecting_absence_of_existing_key_conflicts(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("a", "1").expect(Expect::Absent)).await.unwrap();
     let refused = store.put(Put::new("a", "2").expect(Expect::Absent)).await;
@@ -52,7 +52,7 @@ pub async fn must_not_exist(fixture: &Fixture) {
     assert_eq!(value(store, "a").await.as_deref(), Some("1"));
 }
 
-pub async fn must_have_been_written_at(fixture: &Fixture) {
+pub async fn write_with_stale_revision_conflicts(fixture: &Fixture) {
     let store = &fixture.store;
     let first = store.put(Put::new("a", "1")).await.unwrap().revision;
     let second = store.put(Put::new("a", "2").expect(Expect::ModRevision(first))).await.unwrap().revision;
@@ -65,7 +65,7 @@ pub async fn must_have_been_written_at(fixture: &Fixture) {
     store.delete(Delete::new("a").expect(Expect::ModRevision(second))).await.unwrap();
 }
 
-pub async fn a_conflict_shows_what_was_found(fixture: &Fixture) {
+pub async fn conflict_contains_the_found_entry(fixture: &Fixture) {
     let store = &fixture.store;
     let revision = store.put(Put::new("a", "1")).await.unwrap().revision;
     let Err(Error::Conflict(conflict)) = store.put(Put::new("a", "2").expect(Expect::Absent)).await else {
@@ -83,7 +83,7 @@ pub async fn a_conflict_shows_what_was_found(fixture: &Fixture) {
     assert!(conflict.found.is_none());
 }
 
-pub async fn a_refused_write_changes_nothing(fixture: &Fixture) {
+pub async fn rejected_write_changes_nothing(fixture: &Fixture) {
     let store = &fixture.store;
     let before = store.put(Put::new("a", "1")).await.unwrap().revision;
     store.put(Put::new("a", "2").expect(Expect::Absent)).await.unwrap_err();
@@ -92,7 +92,7 @@ pub async fn a_refused_write_changes_nothing(fixture: &Fixture) {
     assert_eq!(next, before.next());
 }
 
-pub async fn deleting_what_is_not_there_makes_no_revision(fixture: &Fixture) {
+pub async fn delete_of_missing_key_creates_no_revision(fixture: &Fixture) {
     let store = &fixture.store;
     let before = store.put(Put::new("a", "1")).await.unwrap().revision;
     let nothing = store.delete(Delete::new("b")).await.unwrap();
@@ -102,7 +102,7 @@ pub async fn deleting_what_is_not_there_makes_no_revision(fixture: &Fixture) {
     assert_eq!((nothing.revision, nothing.deleted), (before, 0));
 }
 
-pub async fn a_transaction_is_all_or_nothing(fixture: &Fixture) {
+pub async fn transaction_is_atomic(fixture: &Fixture) {
     let store = &fixture.store;
     let before = store.put(Put::new("b", "1")).await.unwrap().revision;
     let both = |expect| Txn::new().put(Put::new("a", "1")).put(Put::new("b", "2").expect(expect));
@@ -116,7 +116,7 @@ pub async fn a_transaction_is_all_or_nothing(fixture: &Fixture) {
     }
 }
 
-pub async fn a_transaction_reports_what_was_there(fixture: &Fixture) {
+pub async fn transaction_returns_previous_entries(fixture: &Fixture) {
     let store = &fixture.store;
     store.put(Put::new("b", "old")).await.unwrap();
     store.put(Put::new("c", "gone")).await.unwrap();
@@ -126,7 +126,7 @@ pub async fn a_transaction_reports_what_was_there(fixture: &Fixture) {
     assert_eq!(previous, [None, Some("old".into()), Some("gone".into())]);
 }
 
-pub async fn a_check_guards_a_key_it_does_not_write(fixture: &Fixture) {
+pub async fn check_of_an_unwritten_key_is_enforced(fixture: &Fixture) {
     let store = &fixture.store;
     let lock = store.put(Put::new("lock", "mine")).await.unwrap().revision;
     let guarded =
@@ -138,7 +138,7 @@ pub async fn a_check_guards_a_key_it_does_not_write(fixture: &Fixture) {
     assert_eq!(value(store, "a").await.as_deref(), Some("1"));
 }
 
-pub async fn a_prefix_is_deleted_at_one_revision(fixture: &Fixture) {
+pub async fn prefix_is_deleted_at_one_revision(fixture: &Fixture) {
     let store = &fixture.store;
     for key in ["p/a", "p/b", "p/c", "q/a"] {
         store.put(Put::new(key, key)).await.unwrap();
@@ -150,13 +150,13 @@ pub async fn a_prefix_is_deleted_at_one_revision(fixture: &Fixture) {
     assert_eq!(left.iter().map(key).collect::<Vec<_>>(), ["q/a", "q/b"]);
 }
 
-pub async fn overlapping_operations_are_refused(fixture: &Fixture) {
+pub async fn overlapping_operations_are_rejected(fixture: &Fixture) {
     let twice = Txn::new().put(Put::new("a", "1")).put(Put::new("a", "2"));
     assert!(matches!(fixture.store.commit(twice).await, Err(Error::InvalidTxn { .. })));
     assert_eq!(value(&fixture.store, "a").await, None);
 }
 
-pub async fn limits_are_refused_before_anything_happens(fixture: &Fixture) {
+pub async fn oversized_requests_are_rejected_without_effect(fixture: &Fixture) {
     let store = &fixture.store;
     let many = (0..=MAX_TXN_OPS).fold(Txn::new(), |txn, n| txn.put(Put::new(n.to_string(), "")));
     for txn in [
@@ -172,7 +172,7 @@ pub async fn limits_are_refused_before_anything_happens(fixture: &Fixture) {
     store.commit(largest).await.unwrap();
 }
 
-pub async fn any_bytes_are_keys_and_values(fixture: &Fixture) {
+pub async fn arbitrary_bytes_are_valid_keys_and_values(fixture: &Fixture) {
     let store = &fixture.store;
     let odd: [&[u8]; 5] = [b"\0", b"\0\0", b"a\0b", b"\xff", b"\xff\xff\xff"];
     for key in odd {
@@ -188,7 +188,7 @@ pub async fn any_bytes_are_keys_and_values(fixture: &Fixture) {
     assert_eq!(store.range(RangeRequest::prefix("")).await.unwrap().entries.len(), 6);
 }
 
-pub async fn a_stamped_value_shows_its_own_revision(fixture: &Fixture) {
+pub async fn stamped_value_contains_its_own_revision(fixture: &Fixture) {
     let store = &fixture.store;
     for _ in 0..12 {
         let revision = store.put(Put::new("a", r#"{"at":""}"#).stamp_at(7)).await.unwrap().revision;
@@ -200,7 +200,7 @@ pub async fn a_stamped_value_shows_its_own_revision(fixture: &Fixture) {
     assert_eq!(value(store, "a").await, Some(format!("end{revision}")));
 }
 
-pub async fn updates_of_many_writers_all_count(fixture: &Fixture) {
+pub async fn concurrent_updates_are_not_lost(fixture: &Fixture) {
     const WRITERS: u64 = 8;
     const ROUNDS: u64 = 10;
     let mut writers = tokio::task::JoinSet::new();
@@ -222,7 +222,7 @@ pub async fn updates_of_many_writers_all_count(fixture: &Fixture) {
     assert_eq!(value(&fixture.store, "counter").await, Some((WRITERS * ROUNDS).to_string()));
 }
 
-pub async fn an_update_may_keep_or_delete(fixture: &Fixture) {
+pub async fn update_can_keep_or_delete(fixture: &Fixture) {
     let store = &fixture.store;
     let revision = store.put(Put::new("a", "1")).await.unwrap().revision;
     let kept = store.update("a", |_| Ok::<_, Error>(Update::Keep)).await.unwrap();

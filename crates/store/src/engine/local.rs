@@ -1,4 +1,4 @@
-//! What the engines in this process have in common: everything but who writes.
+//! Common parts of the in-process engines: everything except the writer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,9 +15,9 @@ use crate::store::Store;
 use crate::txn::{Committed, Txn};
 use crate::watch::{Watch, WatchRequest};
 
-/// The writer of a store in this process: what makes it durable, or not.
+/// The writer of an in-process store, which makes writes durable or keeps them in memory.
 pub(crate) trait Writer: Send + Sync + 'static {
-    /// What it publishes to.
+    /// The state to publish to.
     fn local(&self) -> &Arc<Local>;
 
     /// See [`Engine::commit`].
@@ -28,24 +28,23 @@ pub(crate) trait Writer: Send + Sync + 'static {
         1
     }
 
-    /// See [`Engine::compact`]. Only the keeper calls this, one at a time and to the end, so
-    /// that it need not expect to be dropped half way or to run twice.
+    /// See [`Engine::compact`]. Called by the keeper only, sequentially and to completion, so that implementations
+    /// need not handle cancellation or concurrent calls.
     fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<()>>;
 
     /// See [`Engine::stats`].
     fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
 
-    /// Tests whether writes that were refused for lack of space would work now, and records
-    /// the outcome.
+    /// Tests whether writes that were rejected for lack of space would succeed now, and records the result.
     fn retest_space(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Ends the writer, after the tasks that used it.
+    /// Stops the writer, after the tasks that use it.
     fn finish(&self) -> BoxFuture<'_, Result<()>>;
 }
 
-/// A store over a writer, with the two tasks every store in this process has.
+/// Creates a store from a writer, and starts the two tasks of every in-process store.
 pub(crate) fn serve(writer: Arc<impl Writer>) -> Store {
     let local = writer.local().clone();
     let dispatch = async move { local.hub.dispatch(&local.history, &local.closed).await };
@@ -55,7 +54,7 @@ pub(crate) fn serve(writer: Arc<impl Writer>) -> Store {
     Store::new(Arc::new(LocalEngine { writer, compactions, tasks: Mutex::new(tasks) }))
 }
 
-/// Compactions asked for by hand that may wait for the keeper; further callers wait to ask.
+/// Requested compactions that may wait for the keeper; further callers wait to enqueue theirs.
 const WAITING_COMPACTIONS: usize = 16;
 
 struct LocalEngine<W: Writer> {
@@ -108,7 +107,7 @@ impl<W: Writer> Engine for LocalEngine<W> {
             self.writer.local().close();
             let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
             for task in tasks {
-                // A panic has been printed by the hook; the store is closed either way.
+                // The panic has been printed by the hook; the store is closed either way.
                 let _ = task.await;
             }
             self.writer.finish().await?;
@@ -124,7 +123,7 @@ impl<W: Writer> Engine for LocalEngine<W> {
 }
 
 impl<W: Writer> Drop for LocalEngine<W> {
-    /// Ends the tasks of a store that nobody closed; a writer's thread ends with its last job.
+    /// Ends the tasks of a store that was dropped without being closed; a writer's thread ends with its last job.
     fn drop(&mut self) {
         self.writer.local().close();
     }

@@ -1,5 +1,4 @@
-//! The reference engine: everything in memory, nothing kept. For tests and throw-away
-//! clusters.
+//! The reference engine: all data is in memory and lost on exit. For tests and throw-away clusters.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +18,7 @@ use crate::txn::{Committed, Txn};
 /// Settings of the memory engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
     /// How much history to keep.
     pub compaction: CompactionPolicy,
@@ -31,7 +30,7 @@ impl Default for Options {
     }
 }
 
-/// An empty store. Needs a tokio runtime for its two tasks.
+/// Opens an empty store. Needs a tokio runtime for its two tasks.
 pub fn open(options: Options) -> Store {
     let index = Index::empty(Revision::INITIAL);
     let history = History::starting_at(Revision::INITIAL);
@@ -41,7 +40,7 @@ pub fn open(options: Options) -> Store {
 
 struct Memory {
     local: Arc<Local>,
-    /// Held for one transaction at a time, never across an await.
+    /// Locked for one transaction at a time, never across an await.
     working: Mutex<Index>,
 }
 

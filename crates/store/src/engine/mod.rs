@@ -1,7 +1,7 @@
-//! The trait every engine implements, and the engines.
+//! The engine trait and its implementations.
 //!
-//! Engines see full keys: scopes are the business of [`crate::Store`]. Every rule written
-//! here is tested for all of them by `contract`.
+//! Engines use full keys; [`crate::Store`] implements scopes. `contract` tests the rules of this trait for every
+//! engine.
 
 use std::pin::Pin;
 
@@ -18,29 +18,28 @@ pub(crate) mod layered;
 pub(crate) mod local;
 pub mod memory;
 
-/// A boxed future, so that engines can stand behind one pointer.
+/// A boxed future, so that [`Engine`] can be a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A revisioned store of bytes.
+/// A revisioned key-value store.
 ///
-/// Futures may be dropped at any time. A dropped [`Engine::commit`] may or may not have been
-/// carried out; it is never carried out in part.
+/// Futures may be dropped at any time. A dropped [`Engine::commit`] may or may not have been executed; it is never
+/// executed in part.
 pub trait Engine: Send + Sync + 'static {
-    /// One key.
+    /// Reads one key.
     fn get<'a>(&'a self, key: &'a [u8], at: At) -> BoxFuture<'a, Result<Get>>;
 
-    /// Keys in order, all from one snapshot.
+    /// Reads keys in order, all from one snapshot.
     fn range(&self, request: RangeRequest) -> BoxFuture<'_, Result<Range>>;
 
-    /// How many keys start with `prefix`.
+    /// Counts the keys that start with `prefix`.
     fn count<'a>(&'a self, prefix: &'a [u8], at: At) -> BoxFuture<'a, Result<Count>>;
 
-    /// Carries out a transaction that [`crate::Store`] has validated. When it returns, the
-    /// write is as durable as the engine makes it and visible to every later read.
+    /// Executes a transaction that [`crate::Store`] has validated. When it returns, the write is as durable as the
+    /// engine makes it, and visible to every later read.
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Committed>>;
 
-    /// How many commits may be under way at once and still be carried out in the order in
-    /// which they were first polled.
+    /// Maximum number of concurrent commits that are still executed in the order in which they were first polled.
     fn commit_window(&self) -> usize {
         1
     }
@@ -48,23 +47,22 @@ pub trait Engine: Send + Sync + 'static {
     /// Starts a watch. Fails with [`crate::Error::Compacted`] if `from` is no longer kept.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Watch>>;
 
-    /// Gives up history before `revision`, which stays readable and watchable from. Going
-    /// back is not an error and does nothing.
+    /// Discards history before `revision`, which remains available to reads and watches. An earlier revision than the
+    /// oldest is not an error and has no effect.
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>>;
 
-    /// What there is and what it costs.
+    /// Statistics.
     fn stats(&self) -> BoxFuture<'_, Result<Stats>>;
 
-    /// Stops everything the engine runs and waits for it; what was acknowledged is durable.
-    /// Later calls fail with [`crate::Error::Closed`]. Watches end with it too. Returns the
-    /// failure in which the store ended, if it did.
+    /// Stops all tasks of the engine and waits for them; acknowledged writes are durable. Later calls fail with
+    /// [`crate::Error::Closed`], and watches end. Returns the error of a store that had failed.
     fn close(&self) -> BoxFuture<'_, Result<()>>;
 
-    /// Whether writes are accepted at the moment, without any I/O. See [`crate::Store::writable`].
+    /// Returns an error if writes are rejected at the moment, without any I/O. See [`crate::Store::writable`].
     fn writable(&self) -> Result<()>;
 }
 
-/// Figures about a store.
+/// Statistics of a store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
@@ -72,18 +70,18 @@ pub struct Stats {
     pub engine: &'static str,
     /// The latest revision.
     pub revision: Revision,
-    /// The oldest revision kept.
+    /// The oldest kept revision.
     pub oldest: Revision,
-    /// Keys that exist.
+    /// Number of keys.
     pub keys: u64,
-    /// Bytes of their keys and values. For etcd: of its database file.
+    /// Total size of keys and values. For etcd, size of its database file.
     pub bytes: u64,
-    /// Changes kept for past reads and watches. Zero where the engine does not tell.
+    /// Number of changes kept for past reads and watches. Zero if the engine does not report it.
     pub history: u64,
-    /// Bytes of values that only the history still needs.
+    /// Size of values that only the history needs.
     pub history_bytes: u64,
-    /// Watches running through this handle's engine.
+    /// Watches running on this engine.
     pub watchers: u64,
-    /// Bytes on disk, in files of the engine.
+    /// Size of the engine's files on disk.
     pub disk_bytes: u64,
 }

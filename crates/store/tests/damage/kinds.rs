@@ -1,4 +1,4 @@
-//! The kinds of damage that files meet, each done to every file it can be done to.
+//! Kinds of damage, each applied to every file to which it applies.
 
 use coracle_store::disk::Files;
 use coracle_store::disk::fake::FakeDisk;
@@ -8,13 +8,13 @@ pub(crate) struct Case {
     pub(crate) harm: Box<dyn Fn(&FakeDisk)>,
 }
 
-/// Changes to the bytes of one file, by name.
+/// An edit of the bytes of one file, with its name.
 type Edit = (&'static str, fn(&mut Vec<u8>));
 
-/// Where the frames of a segment and the blocks of a snapshot begin.
+/// Offset of the frames of a segment and of the blocks of a snapshot.
 const BODY: usize = 4096;
 
-/// Every structure of a header, then what lies behind it.
+/// Edits of every structure of a header, then of the data after it.
 const EDITS: &[Edit] = &[
     ("magic flipped", |bytes| bytes[3] ^= 4),
     ("version flipped", |bytes| bytes[8] ^= 8),
@@ -58,7 +58,7 @@ fn with_used(bytes: &mut [u8], edit: fn(&mut [u8], usize)) {
     edit(bytes, used);
 }
 
-/// Where only zeros follow.
+/// Offset from which only zeros follow.
 fn used(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
@@ -98,7 +98,7 @@ fn edited(name: &str, (what, edit): Edit) -> Case {
     })
 }
 
-/// The file of the same kind of another store.
+/// Replaces the file by that of another store.
 fn foreign(name: &str, other: &FakeDisk) -> Option<Case> {
     let same_kind = if name.starts_with("log-") { "log-0000000000000001" } else { name };
     let files: &dyn Files = other;

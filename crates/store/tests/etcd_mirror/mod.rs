@@ -1,4 +1,4 @@
-//! The mirror of etcd: what reads through it must see, and what happens when it loses its place.
+//! The etcd mirror: consistency of reads through it, and recovery after it has lost its position.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use coracle_store::{At, Entry, Error, Expect, Put, RangeRequest, Store, WatchEve
 
 use crate::etcd_server::{EtcdServer, RECOVERY_LIMIT, next};
 
-/// Pairs of a write through one store and a read through another, and how many tasks make them at once.
+/// Number of pairs of a write through one store and a read through another, and of concurrent tasks.
 const PAIRS: usize = 4_000;
 const TASKS: usize = 8;
 
-/// Whether a read was answered from the mirror, which keeps what it returns.
+/// Returns true if a read was served from the mirror, which shares the entries that it returns.
 fn is_mirrored(entry: &Entry) -> bool {
     entry.is_shared()
 }
@@ -22,7 +22,7 @@ async fn connect_to(server: &EtcdServer, members: &[usize]) -> Store {
     etcd::connect(Options::new(members.iter().map(|at| endpoints[*at].clone()))).await.unwrap()
 }
 
-/// Waits until a key is answered from the mirror.
+/// Waits until a key is served from the mirror.
 async fn until_mirrored(store: &Store, key: &str) -> Entry {
     let reading = async {
         loop {
@@ -37,7 +37,8 @@ async fn until_mirrored(store: &Store, key: &str) -> Entry {
     tokio::time::timeout(RECOVERY_LIMIT, reading).await.expect("the mirror is complete again")
 }
 
-/// Writes through one store and reads through the other; how many of the reads were answered from the mirror.
+/// Writes through one store and reads through the other; returns the number of reads that were served from the
+/// mirror.
 async fn write_and_read(writer: Store, reader: Store, number: usize) -> usize {
     let (prefix, mut mirrored) = (format!("pairs/{number}/"), 0);
     for round in 0..PAIRS / TASKS {
@@ -66,7 +67,7 @@ async fn write_and_read(writer: Store, reader: Store, number: usize) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn write_of_one_process_is_seen_by_the_next_read_of_another() {
     let server = EtcdServer::start(3).await;
-    // Through different members, of which two are followers.
+    // Through different members, two of which are followers.
     let (writer, reader) = (connect_to(&server, &[0]).await, connect_to(&server, &[1]).await);
     let pairs = |number| Task::spawn("pairs", write_and_read(writer.clone(), reader.clone(), number));
     let mut mirrored = 0;
@@ -90,7 +91,7 @@ async fn cached_read_sees_every_write_of_its_own_process() {
 }
 
 #[tokio::test]
-async fn cached_read_after_a_conflict_finds_the_state_of_the_conflict() {
+async fn cached_read_after_conflict_returns_the_conflicting_state() {
     let server = EtcdServer::start(1).await;
     let (first, second) = (connect_to(&server, &[0]).await, connect_to(&server, &[0]).await);
     for round in 0..100 {
@@ -120,28 +121,28 @@ async fn read_not_older_than_a_revision_includes_it_or_fails() {
 }
 
 #[tokio::test]
-async fn writes_under_another_root_do_not_hold_up_reads() {
+async fn writes_under_another_root_do_not_delay_reads() {
     let server = EtcdServer::start(1).await;
     let store = connect_to(&server, &[0]).await;
     let mut options = Options::new(server.endpoints());
     options.root = "other/".to_owned();
     let other = etcd::connect(options).await.unwrap();
     store.put(Put::new("a", "1")).await.unwrap();
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     for round in 0..50 {
         let made = other.put(Put::new("b", round.to_string())).await.unwrap().revision;
         let found = store.get("a").await.unwrap();
         assert!(found.revision >= made && found.entry.is_some());
         assert!(store.get("b").await.unwrap().entry.is_none(), "the roots are apart");
     }
-    // A read may wait for the mirror for some 25 ms; this is far from any timeout.
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    // Also without another event, the mirror finds out that there is nothing more.
+    // A read may wait for the mirror for about 25 ms; this is far from any timeout.
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    // Without another event, the mirror must detect that there is nothing more.
     until_mirrored(&store, "a").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mirror_that_compaction_has_overtaken_is_made_again() {
+async fn mirror_overtaken_by_compaction_is_reloaded() {
     let mut server = EtcdServer::start(3).await;
     let (cut_off, other) = (connect_to(&server, &[0]).await, connect_to(&server, &[1, 2]).await);
     let before = cut_off.put(Put::new("a", "before")).await.unwrap().revision;
@@ -179,15 +180,15 @@ async fn mirror_that_compaction_has_overtaken_is_made_again() {
 }
 
 #[tokio::test]
-async fn value_of_another_program_does_not_stop_the_mirror_for_ever() {
+async fn foreign_value_does_not_stop_the_mirror_permanently() {
     let server = EtcdServer::start(1).await;
     let store = connect_to(&server, &[0]).await;
     store.put(Put::new("b", "1")).await.unwrap();
     until_mirrored(&store, "b").await;
-    // Base 64 of "coracle/a" and "{}".
+    // Base64 of "coracle/a" and "{}".
     server.call("/v3/kv/put", r#"{"key":"Y29yYWNsZS9h","value":"e30="}"#);
     assert!(matches!(store.get("a").await, Err(Error::Undecodable { .. })));
-    assert_eq!(store.get("b").await.unwrap().entry.unwrap().value(), "1", "others are read all the same");
+    assert_eq!(store.get("b").await.unwrap().entry.unwrap().value(), "1", "other keys can be read");
     store.put(Put::new("b", "2")).await.unwrap();
     assert_eq!(store.get_at("b", At::Cached).await.unwrap().entry.unwrap().value(), "2");
     server.call("/v3/kv/deleterange", r#"{"key":"Y29yYWNsZS9h"}"#);
@@ -196,7 +197,7 @@ async fn value_of_another_program_does_not_stop_the_mirror_for_ever() {
 }
 
 #[tokio::test]
-async fn watch_from_before_the_mirror_has_all_that_etcd_keeps() {
+async fn watch_from_before_the_mirror_delivers_all_kept_events() {
     let server = EtcdServer::start(1).await;
     let first = connect_to(&server, &[0]).await;
     let mut made = Vec::new();

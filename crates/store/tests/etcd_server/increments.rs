@@ -1,7 +1,7 @@
-//! Writers that count together, and what must be true of the count afterwards.
+//! Concurrent increments of a counter, and their invariants.
 //!
-//! Every CAS of the counter writes, in the same transaction, a mark with the value it made.
-//! Marks therefore tell which increments happened, and a value marked twice is a lost update.
+//! Every CAS of the counter writes, in the same transaction, a mark with the new value. Marks therefore record which
+//! increments happened, and a value marked twice is a lost update.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use coracle_store::{Error, Expect, Put, RangeRequest, Result, Revision, Store, T
 
 use super::{RECOVERY_LIMIT, next, wait_for};
 
-/// The key all writers increment.
+/// The key that all writers increment.
 pub(crate) const COUNTER: &str = "counter";
 
 /// The mark of the increment that ends the watch.
 pub(crate) const LAST_MARK: &str = "mark/end";
 
-/// How many increments show that writing goes on.
+/// Number of increments that prove that writers continue.
 const ENOUGH: u64 = 50;
 
 /// Running writers.
@@ -28,11 +28,11 @@ pub(crate) struct Writers {
     acknowledged: Arc<AtomicU64>,
 }
 
-/// What writers know of their increments, by mark.
+/// The writers' increments, by mark.
 #[derive(Default)]
 pub(crate) struct Increments {
     pub(crate) acknowledged: BTreeMap<String, Revision>,
-    /// Those that may or may not have happened.
+    /// Increments with an unknown outcome.
     pub(crate) unknown: BTreeSet<String>,
 }
 
@@ -47,7 +47,7 @@ impl Writers {
         writers
     }
 
-    /// Waits until they have got further.
+    /// Waits until the writers have made more increments.
     pub(crate) async fn more(&self, what: &str) {
         let goal = self.acknowledged.load(Ordering::Relaxed) + ENOUGH;
         wait_for(what, RECOVERY_LIMIT, || self.acknowledged.load(Ordering::Relaxed) >= goal).await;
@@ -100,7 +100,7 @@ pub(crate) async fn increment(store: &Store, mark: &str) -> Result<Revision> {
     Ok(store.commit(Txn::new().put(counter).put(mark)).await?.revision)
 }
 
-/// The marks there are, each with its revision. The counter must agree with them.
+/// The existing marks with their revisions. The counter must agree with them.
 pub(crate) async fn marks(store: &Store) -> BTreeMap<String, Revision> {
     let marks = store.range(RangeRequest::prefix("mark/")).await.unwrap().entries;
     let counter = number(&store.get(COUNTER).await.unwrap().entry.unwrap().value());
@@ -110,8 +110,8 @@ pub(crate) async fn marks(store: &Store) -> BTreeMap<String, Revision> {
     marks.iter().map(|mark| (String::from_utf8(mark.key().to_vec()).unwrap(), mark.mod_revision())).collect()
 }
 
-/// Reads a watch up to the last mark, which must be without gap, duplicate and disorder: each
-/// revision from `first` on has the counter and one mark. Returns the marks.
+/// Reads a watch up to the last mark, without gap, duplicate or reordering: each revision from `first` on has the
+/// counter and one mark. Returns the marks.
 pub(crate) async fn gapless(mut watch: Watch, first: Revision) -> BTreeMap<Revision, String> {
     let mut seen = BTreeMap::new();
     let mut expected = first;

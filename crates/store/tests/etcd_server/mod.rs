@@ -1,5 +1,5 @@
-//! Real etcd processes for tests: on free loopback ports, in a directory of their own, ended
-//! with the test. The directory, with the members' logs, stays when the test fails.
+//! Real etcd processes for tests: on free loopback ports, in a separate directory, killed with the test. The
+//! directory with the members' logs is kept if the test fails.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,16 +13,16 @@ use tempfile::TempDir;
 
 pub(crate) mod increments;
 
-/// For a cluster to recover from a lost member, on a machine busy with other tests.
+/// Time limit for a cluster to recover from a lost member, on a machine busy with other tests.
 pub(crate) const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a member gets to answer, on a machine busy with other tests.
+/// Time limit for a member to respond, on a machine busy with other tests.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often a cluster is tried on other ports: another process may take one in between.
+/// Maximum attempts with other ports: another process may take one meanwhile.
 const MAX_STARTS: usize = 5;
 
-/// How long a single HTTP exchange with a member may take.
+/// Time limit of a single HTTP exchange with a member.
 const HTTP_LIMIT: Duration = Duration::from_secs(5);
 
 /// A cluster of etcd processes.
@@ -40,12 +40,12 @@ struct Member {
 }
 
 impl EtcdServer {
-    /// As many members as asked for, answering.
+    /// Starts a cluster of `members` members and waits until they respond.
     pub(crate) async fn start(members: usize) -> Self {
         Self::start_with(members, "http", &[]).await
     }
 
-    /// One member that speaks TLS, and asks its clients for a certificate.
+    /// Starts one member with TLS and client certificates.
     pub(crate) async fn start_with_tls() -> Self {
         let file = |option: &str, name: &str| format!("--{option}={}", certificate_path(name).display());
         let extra = [
@@ -88,7 +88,7 @@ impl EtcdServer {
         self.members.iter().map(|member| format!("{}://{}", self.scheme, member.client)).collect()
     }
 
-    /// Ends a member at once, as a power cut would.
+    /// Kills a member, as a power failure would.
     pub(crate) fn kill(&mut self, at: usize) {
         if let Some(mut process) = self.members[at].process.take() {
             let _ = process.kill();
@@ -96,13 +96,13 @@ impl EtcdServer {
         }
     }
 
-    /// Starts a killed member again on its data, and waits for it.
+    /// Restarts a killed member with its data, and waits for it.
     pub(crate) async fn restart(&mut self, at: usize) {
         self.spawn(at);
         wait_for("the restarted member to answer", START_LIMIT, || self.answers(at)).await;
     }
 
-    /// Holds a member's process still: its connections stay open and nothing answers.
+    /// Suspends a member's process: its connections stay open without responses.
     pub(crate) fn suspend(&self, at: usize) {
         let id = self.members[at].process.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-STOP", &id]).status().unwrap().success());
@@ -117,7 +117,7 @@ impl EtcdServer {
         answer
     }
 
-    /// Makes the cluster ask for a user: `root` with this password.
+    /// Enables authentication with the user `root` and this password.
     pub(crate) fn enable_auth(&self, password: &str) {
         self.call("/v3/auth/user/add", &format!(r#"{{"name":"root","password":"{password}"}}"#));
         self.call("/v3/auth/role/add", r#"{"name":"root"}"#);
@@ -136,7 +136,7 @@ impl EtcdServer {
         member.process = Some(process);
     }
 
-    /// False if a process ended before all answered, such as for a port that was taken.
+    /// Returns false if a process ended before all responded, for example because a port was taken.
     async fn all_answer(&mut self) -> bool {
         let mut ended = false;
         let count = self.members.len();
@@ -157,7 +157,7 @@ impl EtcdServer {
         if self.scheme == "https" {
             return TcpStream::connect(member.client).is_ok();
         }
-        // Healthy means that a proposal went through, so there is a leader too.
+        // Healthy means that a proposal was committed, so there is a leader too.
         exchange(member.client, "GET /health HTTP/1.0\r\n\r\n")
             .is_ok_and(|answer| answer.contains(r#""true""#))
     }
@@ -199,8 +199,8 @@ fn arguments(
     arguments
 }
 
-/// A certificate or key for tests: an authority (`ca`), a member and a client with theirs by
-/// it, and an authority that signed nothing (`stranger`). All are valid until 2126.
+/// A certificate or key for tests: a CA (`ca`), a member and a client with certificates signed by it, and a CA that
+/// signed nothing (`stranger`). All are valid until 2126.
 pub(crate) fn certificate(name: &str) -> Vec<u8> {
     std::fs::read(certificate_path(name)).unwrap()
 }
@@ -209,7 +209,7 @@ fn certificate_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/etcd_server/certificates").join(name)
 }
 
-/// Ports nobody listens on at the moment, all different.
+/// Distinct ports that are free at the moment.
 pub(crate) fn free_ports(count: usize) -> Vec<SocketAddr> {
     let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     listeners.iter().map(|listener| listener.local_addr().unwrap()).collect()
@@ -224,7 +224,7 @@ fn exchange(address: SocketAddr, request: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// Waits until something is the case.
+/// Waits until a condition holds.
 pub(crate) async fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
     let met = async {
         while !condition() {
@@ -234,8 +234,8 @@ pub(crate) async fn wait_for(what: &str, limit: Duration, mut condition: impl Fn
     assert!(tokio::time::timeout(limit, met).await.is_ok(), "waited {limit:?} in vain for {what}");
 }
 
-/// The next event of a watch that goes on.
+/// The next event of a watch that must continue.
 pub(crate) async fn next(watch: &mut Watch) -> WatchEvent {
     let event = tokio::time::timeout(RECOVERY_LIMIT, watch.next()).await;
-    event.expect("an event comes in time").expect("the watch goes on")
+    event.expect("an event comes in time").expect("the watch continues")
 }

@@ -8,30 +8,30 @@ use coracle_store::{
     WatchRequest,
 };
 
-/// Few keys, so that operations meet each other.
+/// Few keys, so that operations collide.
 const KEYS: [&str; 8] = ["a", "a/1", "a/2", "ab", "b", "b/1", "b/2", "c"];
 const PREFIXES: [&str; 6] = ["", "a", "a/", "b/", "c", "zz"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct ModelEntry {
     value: String,
     create: u64,
     modified: u64,
     version: u64,
 }
 
-type State = BTreeMap<String, Known>;
+type State = BTreeMap<String, ModelEntry>;
 
-/// Everything that ever was, by revision.
+/// All past states, by revision.
 struct Model {
     revision: u64,
     oldest: u64,
     states: BTreeMap<u64, State>,
-    /// What a watch of everything delivers at each revision.
+    /// The events of a watch on all keys, by revision.
     events: BTreeMap<u64, Vec<(String, String)>>,
 }
 
-/// One seeded run.
+/// A run with one seed.
 pub(crate) struct Run {
     seed: u64,
     rng: Rng,
@@ -95,16 +95,16 @@ impl Run {
 
     fn value(&mut self) -> String {
         self.counter += 1;
-        // Long enough now and then to fill segments.
+        // Sometimes long enough to fill segments.
         let filler = "x".repeat(self.rng.below(400) as usize);
         format!("{}-{filler}", self.counter)
     }
 
-    /// A condition that holds about half of the time.
+    /// A condition that holds in about half of the cases.
     fn expect(&mut self, key: &str) -> Expect {
         match (self.rng.below(4), self.model.latest().get(key)) {
             (0 | 1, _) => Expect::Any,
-            (2, Some(known)) => Expect::ModRevision(Revision::new(known.modified)),
+            (2, Some(model_entry)) => Expect::ModRevision(Revision::new(model_entry.modified)),
             (2, None) => Expect::ModRevision(Revision::new(self.rng.below(self.model.revision) + 1)),
             _ => Expect::Absent,
         }
@@ -152,13 +152,13 @@ impl Run {
 
     async fn delete_prefix(&mut self) {
         let prefix = self.prefix();
-        let doomed: Vec<_> =
+        let deleted: Vec<_> =
             self.model.latest().keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
         let outcome = self.store.commit(Txn::new().delete_prefix(prefix)).await;
         if let Ok(committed) = &outcome {
-            assert_eq!(committed.deleted, doomed.len() as u64, "seed {}", self.seed);
+            assert_eq!(committed.deleted, deleted.len() as u64, "seed {}", self.seed);
         }
-        self.settle(true, outcome, doomed.into_iter().map(|key| (key, None)).collect());
+        self.settle(true, outcome, deleted.into_iter().map(|key| (key, None)).collect());
     }
 
     fn settle(
@@ -169,16 +169,16 @@ impl Run {
     ) {
         match outcome {
             Ok(committed) => {
-                assert!(met, "seed {}: a condition that did not hold was taken for met", self.seed);
+                assert!(met, "seed {}: a failed condition was accepted", self.seed);
                 self.model.apply(changes);
                 assert_eq!(committed.revision.get(), self.model.revision, "seed {}", self.seed);
             }
-            Err(Error::Conflict(_)) => assert!(!met, "seed {}: a condition that held was refused", self.seed),
+            Err(Error::Conflict(_)) => assert!(!met, "seed {}: a met condition was rejected", self.seed),
             Err(error) => panic!("seed {}: {error}", self.seed),
         }
     }
 
-    /// A revision from a little before the oldest to a little after the latest.
+    /// A revision between slightly before the oldest and slightly after the latest.
     fn some_revision(&mut self) -> u64 {
         let from = self.model.oldest.saturating_sub(2);
         from + self.rng.below(self.model.revision + 3 - from)
@@ -190,7 +190,7 @@ impl Run {
         match self.expected_error(revision) {
             Some(expected) => assert_eq!(name(&outcome.unwrap_err()), expected, "seed {}", self.seed),
             None => {
-                let found = outcome.unwrap().entry.map(|entry| known(&entry));
+                let found = outcome.unwrap().entry.map(|entry| model_entry(&entry));
                 assert_eq!(found.as_ref(), self.model.at(revision).get(&key), "seed {}", self.seed);
             }
         }
@@ -218,11 +218,11 @@ impl Run {
         }
     }
 
-    /// Reads a prefix at a revision in pages of random size and compares all of it.
+    /// Reads a prefix at a revision in pages of random size, and compares the whole.
     async fn compare(&mut self, prefix: &str, revision: u64) {
         let at = Revision::new(revision);
         let limit = 1 + self.rng.below(5) as usize;
-        let mut found: Vec<(String, Known)> = Vec::new();
+        let mut found: Vec<(String, ModelEntry)> = Vec::new();
         loop {
             let mut request = RangeRequest::prefix(prefix).at(at).limit(limit).count_remaining();
             if let Some((last, _)) = found.last() {
@@ -230,7 +230,7 @@ impl Run {
             }
             let page = self.store.range(request).await.unwrap();
             assert_eq!(page.revision, at);
-            found.extend(page.entries.iter().map(|entry| (text(entry.key()), known(entry))));
+            found.extend(page.entries.iter().map(|entry| (text(entry.key()), model_entry(entry))));
             let total = self.model.at(revision).keys().filter(|key| key.starts_with(prefix)).count();
             assert_eq!(page.remaining, Some((total - found.len()) as u64), "seed {}", self.seed);
             if !page.more {
@@ -238,7 +238,8 @@ impl Run {
             }
         }
         let expected = self.model.at(revision).iter().filter(|(key, _)| key.starts_with(prefix));
-        let expected: Vec<_> = expected.map(|(key, known)| (key.clone(), known.clone())).collect();
+        let expected: Vec<_> =
+            expected.map(|(key, model_entry)| (key.clone(), model_entry.clone())).collect();
         assert_eq!(found, expected, "seed {} at revision {revision}", self.seed);
         let count = self.store.count(prefix, At::Revision(at)).await.unwrap();
         assert_eq!(count.count, expected.len() as u64);
@@ -256,7 +257,7 @@ impl Run {
         self.watches.push((prefix, from, self.store.watch(request).await.unwrap()));
     }
 
-    /// Every watch has delivered its part of the sequence, or was passed by compaction.
+    /// Checks that every watch has delivered its part of the sequence, or has been overtaken by compaction.
     async fn check_watches(&mut self) {
         for (prefix, from, mut watch) in std::mem::take(&mut self.watches) {
             watch.progress_handle().request();
@@ -264,9 +265,9 @@ impl Run {
             let ended = loop {
                 match watch.next().await {
                     Ok(WatchEvent::Progress { .. }) => break false,
-                    Ok(event) => delivered.push(shown(&event)),
+                    Ok(event) => delivered.push(formatted(&event)),
                     Err(Error::Compacted { oldest, .. }) => {
-                        assert!(from < oldest.get(), "seed {}: ended without need", self.seed);
+                        assert!(from < oldest.get(), "seed {}: ended without compaction", self.seed);
                         break true;
                     }
                     Err(error) => panic!("seed {}: {error}", self.seed),
@@ -296,7 +297,7 @@ impl Model {
     }
 
     fn meets(&self, key: &str, expect: Expect) -> bool {
-        expect.is_met_by(self.latest().get(key).map(|known| Revision::new(known.modified)))
+        expect.is_met_by(self.latest().get(key).map(|model_entry| Revision::new(model_entry.modified)))
     }
 
     fn apply(&mut self, changes: Vec<(String, Option<String>)>) {
@@ -305,13 +306,14 @@ impl Model {
         let mut events = Vec::new();
         for (key, value) in changes {
             let previous = state.get(&key).cloned();
-            let before = previous.as_ref().map_or(String::new(), |known| format!("<{}", known.value));
+            let before =
+                previous.as_ref().map_or(String::new(), |model_entry| format!("<{}", model_entry.value));
             match value {
                 Some(value) => {
                     events.push((key.clone(), format!("+{key}={value}@{revision}{before}")));
-                    let (create, version) =
-                        previous.map_or((revision, 1), |known| (known.create, known.version + 1));
-                    state.insert(key, Known { value, create, modified: revision, version });
+                    let (create, version) = previous
+                        .map_or((revision, 1), |model_entry| (model_entry.create, model_entry.version + 1));
+                    state.insert(key, ModelEntry { value, create, modified: revision, version });
                 }
                 None if previous.is_some() => {
                     events.push((key.clone(), format!("-{key}@{revision}{before}")));
@@ -328,8 +330,8 @@ impl Model {
     }
 }
 
-fn known(entry: &Entry) -> Known {
-    Known {
+fn model_entry(entry: &Entry) -> ModelEntry {
+    ModelEntry {
         value: text(&entry.value_bytes()),
         create: entry.create_revision().get(),
         modified: entry.mod_revision().get(),
@@ -349,7 +351,7 @@ fn name(error: &Error) -> &'static str {
     }
 }
 
-fn shown(event: &WatchEvent) -> String {
+fn formatted(event: &WatchEvent) -> String {
     let before = |previous: &Option<Entry>| {
         previous.as_ref().map_or(String::new(), |e| format!("<{}", text(&e.value_bytes())))
     };

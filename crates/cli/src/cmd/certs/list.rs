@@ -1,4 +1,4 @@
-//! `coracle certs list`: what there is and when it ends.
+//! `coracle certs list`: certificates and keys with their expiry.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -16,12 +16,12 @@ use crate::table::aligned;
 pub(crate) struct ListArgs {
     #[command(flatten)]
     location: DataDirArgs,
-    /// The form of the output.
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
 
-/// One line, with names for programs.
+/// One item of the JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -33,7 +33,7 @@ struct Row {
     signer: String,
     expires: Option<String>,
     remaining_seconds: Option<u64>,
-    /// When the server does something about it by itself.
+    /// Time of the next automatic rotation step.
     due: Option<String>,
 }
 
@@ -59,7 +59,7 @@ fn role(role: Role) -> &'static str {
 }
 
 fn text(items: &[Item], now: Timestamp) -> String {
-    // What is long comes last, so that the rest stays in view.
+    // Long columns come last, so that the others stay visible in a narrow terminal.
     let header = ["NAME", "ROLE", "EXPIRES", "REMAINING", "DUE", "SIGNER", "SUBJECT", "USAGES", "NAMES"];
     let row = |item: &Item| {
         let or_none = |text: String| if text.is_empty() { "-".to_owned() } else { text };

@@ -1,4 +1,4 @@
-//! `coracle certs rotate`: new certificates, before their time.
+//! `coracle certs rotate`: rotates certificates before they are due.
 
 use anyhow::Result;
 use clap::Args;
@@ -24,14 +24,14 @@ pub(super) fn run(args: &RotateArgs) -> Result<()> {
     let rotated = certs::rotate(&args.location.path()?, &rotation)?;
     let names = rotated.names.join(", ");
     let mut text = match (rotated.done, args.ca) {
-        (true, false) => format!("replaced: {names}\n"),
-        (true, true) => format!("begun: {names}\n"),
+        (true, false) => format!("rotated: {names}\n"),
+        (true, true) => format!("rotation started: {names}\n"),
         (false, _) => {
             format!("cluster is not running; certificates will be rotated at the next start: {names}\n")
         }
     };
     if args.ca {
-        text.push_str("coracle certs list says which step is due when.\n");
+        text.push_str("coracle certs list shows when the next step is due.\n");
     }
     print(&text)
 }

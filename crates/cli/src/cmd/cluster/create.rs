@@ -11,7 +11,7 @@ use super::{ServerArgs, api_client, explain, print};
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// The id of the cluster, which its path has: /clusters/ID.
+    /// Id of the cluster; its API is served at /clusters/ID.
     #[arg(value_name = "ID", value_parser = api_client::cluster_id)]
     id: String,
     #[command(flatten)]

@@ -12,10 +12,10 @@ use super::{ServerArgs, api_client, explain, print};
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// The id of the cluster.
+    /// Id of the cluster.
     #[arg(value_name = "ID", value_parser = api_client::cluster_id)]
     id: String,
-    /// Do not ask for confirmation.
+    /// Do not prompt for confirmation.
     #[arg(long)]
     yes: bool,
 }
@@ -30,17 +30,17 @@ pub(super) async fn run(args: &DeleteArgs) -> Result<()> {
     print(&format!("deleted: {}\n", args.id))
 }
 
-/// Asks whether the cluster is to be deleted.
+/// Prompts for confirmation on stderr.
 fn confirmed(id: &str, objects: u64) -> Result<bool> {
     if !io::stdin().is_terminal() {
-        bail!("deleting {id} deletes its {objects} objects for good: pass --yes to confirm it");
+        bail!("deleting {id} deletes its {objects} objects permanently: pass --yes to confirm");
     }
     let mut stderr = io::stderr();
     let question = format!("Delete the cluster {id} with its {objects} objects for good? [y/N] ");
     stderr
         .write_all(question.as_bytes())
         .and_then(|()| stderr.flush())
-        .context("cannot ask for confirmation")?;
+        .context("cannot prompt for confirmation")?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).context("cannot read the confirmation")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

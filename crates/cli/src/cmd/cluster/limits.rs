@@ -1,4 +1,4 @@
-//! `coracle cluster set-limits`, and limits on the command line.
+//! `coracle cluster set-limits`, and the limits of `coracle cluster create`.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -6,10 +6,9 @@ use coracle::clusters::{self, LimitsChange};
 
 use super::{ServerArgs, api_client, explain, print};
 
-/// The word for no limit.
 const UNLIMITED: &str = "unlimited";
 
-/// Suffixes of quantities of bytes, as Kubernetes has them.
+/// Quantity suffixes as in Kubernetes.
 const SUFFIXES: &[(&str, u64)] = &[
     ("Ki", 1 << 10),
     ("Mi", 1 << 20),
@@ -21,7 +20,7 @@ const SUFFIXES: &[(&str, u64)] = &[
     ("T", 1_000_000_000_000),
 ];
 
-/// How much a cluster may store.
+/// Storage limits of a cluster.
 #[derive(Debug, Args)]
 pub(super) struct LimitArgs {
     /// Store at most this many bytes, such as 256Mi or 1Gi; or "unlimited".
@@ -46,7 +45,7 @@ impl LimitArgs {
 pub(crate) struct SetLimitsArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// The id of the cluster.
+    /// Id of the cluster.
     #[arg(value_name = "ID", value_parser = api_client::cluster_id)]
     id: String,
     #[command(flatten)]
@@ -64,7 +63,7 @@ pub(super) async fn run(args: &SetLimitsArgs) -> Result<()> {
     print(&format!("changed: {}: at most {bytes} bytes and {objects} objects\n", args.id))
 }
 
-/// Reads a limit.
+/// Parses a quantity or "unlimited".
 pub(crate) fn parse(text: &str) -> Result<Limit, String> {
     if text == UNLIMITED {
         return Ok(Limit(None));
@@ -85,7 +84,7 @@ pub(crate) fn parse(text: &str) -> Result<Limit, String> {
     })
 }
 
-/// A limit as it is printed.
+/// Formats a limit for output.
 pub(super) fn text(limit: Option<u64>) -> String {
     limit.map_or_else(|| UNLIMITED.to_owned(), |limit| limit.to_string())
 }
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_read_as_quantities() {
+    fn limits_parse_as_quantities_or_unlimited() {
         for (text, limit) in
             [("0", Some(0)), ("7", Some(7)), ("1Gi", Some(1 << 30)), ("10k", Some(10_000)), (UNLIMITED, None)]
         {

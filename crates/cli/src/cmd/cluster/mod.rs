@@ -1,4 +1,4 @@
-//! `coracle cluster`: the clusters of a server.
+//! `coracle cluster`: manages the clusters of a server.
 
 mod create;
 mod delete;
@@ -27,18 +27,18 @@ Examples:
     /// List the clusters with their limits and usage.
     #[command(after_help = "Example:\n  coracle cluster list -o json")]
     List(list::ListArgs),
-    /// Change how much a cluster may store.
+    /// Change the storage limits of a cluster.
     #[command(after_help = "\
 Examples:
   coracle cluster set-limits team-a --max-bytes 2Gi
   coracle cluster set-limits default --max-objects unlimited")]
     SetLimits(limits::SetLimitsArgs),
-    /// Delete a cluster with everything in it. Its credentials are void for good.
+    /// Delete a cluster and all of its objects. Its credentials become permanently invalid.
     #[command(after_help = "Example:\n  coracle cluster delete team-a --yes")]
     Delete(delete::DeleteArgs),
 }
 
-/// The server, and the operator's credential.
+/// The server and the operator's credential.
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// A client of the server, which must run.
+    /// Returns a client of the running server.
     async fn client(&self) -> Result<Client> {
         let path = match &self.kubeconfig {
             Some(path) => path.clone(),
@@ -70,7 +70,7 @@ pub(crate) fn run(command: &ClusterCommand) -> Result<()> {
     })
 }
 
-/// Adds what to do about an error of the admin API.
+/// Adds advice to an error of the admin API.
 fn explain(error: kube::Error) -> Error {
     let advice = match &error {
         kube::Error::Api(status) => match status.code {

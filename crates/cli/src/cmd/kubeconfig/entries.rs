@@ -1,4 +1,4 @@
-//! Merges the entries of one kubeconfig into another, as values: everything else in the other one stays as it is.
+//! Merges the entries of one kubeconfig into another as values, so that fields unknown to us are preserved.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// Why the entries were not merged.
+/// Reason why a merge failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MergeError {
-    /// The file that is merged into has another structure.
-    #[error("{0} is no list of named entries")]
+    /// The target file is not structured like a kubeconfig.
+    #[error("{0} is not a list of named entries")]
     Malformed(&'static str),
     /// An entry of this name belongs to another cluster.
     #[error("the {kind} {name:?} belongs to another cluster")]
@@ -32,7 +32,6 @@ impl fmt::Display for Change {
     }
 }
 
-/// The result of a merge.
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) config: Value,
@@ -40,11 +39,11 @@ pub(super) struct Merged {
     pub(super) current_context: String,
 }
 
-/// A list of a kubeconfig, and the key of its entries.
+/// A list of a kubeconfig and the key of its entries.
 struct Section {
     list: &'static str,
     kind: &'static str,
-    /// Fields that contradict those of our entries, and are removed with them.
+    /// Fields that contradict ours; removed when an entry is updated.
     conflicting: &'static [&'static str],
 }
 
@@ -95,8 +94,8 @@ impl Section {
         Ok(self.entries(config)?.iter().find(|entry| text(entry, "name") == name))
     }
 
-    /// Adds an entry, or updates the fields of one that exists. Fields that ours lacks stay, such as the namespace of a
-    /// context.
+    /// Adds an entry, or updates the fields of an existing one. Fields that ours lacks are preserved, such as the
+    /// namespace of a context.
     fn put(&self, config: &mut Value, entry: &Value) -> Result<Option<Change>, MergeError> {
         let name = text(entry, "name");
         let change = |is_new| Some(Change { is_new, kind: self.kind, name: name.to_owned() });
@@ -123,7 +122,7 @@ impl Section {
     }
 }
 
-/// Rejects the merge if an entry that it would update belongs to another cluster.
+/// Rejects the merge if an entry to update belongs to another cluster.
 fn check_ownership(config: &Value, ours: &Value) -> Result<(), MergeError> {
     for cluster in CLUSTERS.entries(ours)? {
         let name = text(cluster, "name");
@@ -151,7 +150,7 @@ fn check_ownership(config: &Value, ours: &Value) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Whether a context of another cluster refers to the user.
+/// Returns true if a context of another cluster refers to the user.
 fn is_used_elsewhere(config: &Value, user: &str, cluster: &str) -> Result<bool, MergeError> {
     let mut contexts = CONTEXTS.entries(config)?.iter().map(|entry| &entry["context"]);
     Ok(contexts.any(|context| text(context, "user") == user && text(context, "cluster") != cluster))
@@ -161,13 +160,13 @@ fn foreign(section: &Section, name: &str) -> MergeError {
     MergeError::Foreign { kind: section.kind, name: name.to_owned() }
 }
 
-/// Whether two clusters trust a certificate authority in common. After a rotation the bundles differ and overlap.
+/// Returns true if two clusters share a trusted CA. After a rotation the bundles differ and overlap.
 fn shares_ca(a: &Value, b: &Value) -> bool {
     let (a, b) = (authorities(a), authorities(b));
     a.iter().any(|authority| b.contains(authority))
 }
 
-/// The certificates of a bundle, each as the base64 text of its PEM block.
+/// Certificates of a CA bundle, each as the base64 text of its PEM block.
 fn authorities(cluster: &Value) -> Vec<String> {
     let bundle = STANDARD.decode(text(cluster, "certificate-authority-data")).unwrap_or_default();
     let bundle = String::from_utf8_lossy(&bundle);

@@ -17,11 +17,11 @@ use super::entries::{self, MergeError, Merged};
 use crate::args::DataDirArgs;
 use crate::failure::Advice;
 
-/// For the owner only, as kubectl creates kubeconfigs and `ssh` its directory.
+/// Private to the owner, as kubectl creates kubeconfigs and `ssh` its directory.
 const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 
-/// Kubeconfigs have some KiB per cluster; a larger file is not one.
+/// Kubeconfigs have a few KiB per cluster; a larger file is rejected.
 const MAX_KUBECONFIG_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
@@ -114,7 +114,7 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
     env::var_os(name)
 }
 
-/// The file behind a symbolic link: the link stays, and the file is replaced.
+/// Resolves a symbolic link, so that the link is preserved and its target replaced.
 fn resolve_links(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -123,7 +123,7 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Reads a kubeconfig; none if there is no such file, null if it is empty.
+/// Reads a kubeconfig. Returns None if the file does not exist, null if it is empty.
 fn read(path: &Path) -> Result<Option<Value>> {
     let failed = || format!("cannot read {}", path.display());
     let size = match fs::metadata(path) {
@@ -131,14 +131,14 @@ fn read(path: &Path) -> Result<Option<Value>> {
         found => found.with_context(failed)?.len(),
     };
     if size > MAX_KUBECONFIG_BYTES {
-        bail!("{} is no kubeconfig: it has more than {MAX_KUBECONFIG_BYTES} bytes", path.display());
+        bail!("{} is not a kubeconfig: it has more than {MAX_KUBECONFIG_BYTES} bytes", path.display());
     }
     let text = fs::read(path).with_context(failed)?;
     if text.iter().all(u8::is_ascii_whitespace) {
         return Ok(Some(Value::Null));
     }
     let decoded = yaml::decode(&text, Target::Any);
-    let decoded = decoded.with_context(|| format!("{} is no kubeconfig", path.display()))?;
+    let decoded = decoded.with_context(|| format!("{} is not a kubeconfig", path.display()))?;
     Ok(Some(decoded.object))
 }
 
@@ -152,7 +152,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces a file by a complete one, with mode 0600.
+/// Replaces a file atomically, with mode 0600.
 fn write(path: &Path, text: &str) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
     // NamedTempFile has mode 0600.

@@ -1,4 +1,4 @@
-//! `coracle kubeconfig`: kubeconfigs for users, and the user's own.
+//! `coracle kubeconfig`: creates kubeconfigs, and merges the administrator's into the user's.
 
 mod entries;
 mod merge;
@@ -90,7 +90,7 @@ fn create(args: &CreateArgs) -> Result<()> {
     }
 }
 
-/// The scope of credentials of a cluster. The running server has the uid of any but the default one.
+/// Credential scope of a cluster. Only the running server has the uid of a cluster other than the default one.
 fn scope(data_dir: &Path, cluster: &str) -> Result<CredentialScope> {
     if cluster == DEFAULT_CLUSTER {
         return Ok(CredentialScope::DefaultCluster);
@@ -107,7 +107,7 @@ fn scope(data_dir: &Path, cluster: &str) -> Result<CredentialScope> {
     })
 }
 
-/// Whole or not at all, and readable for nobody else from the first byte on. What is there is kept.
+/// Creates a file atomically with mode 0600. An existing file is not overwritten.
 fn write_private(path: &Path, text: &str) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -116,7 +116,7 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
     file.as_file().sync_all().with_context(failed)?;
     file.persist_noclobber(path).map_err(|error| match error.error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            anyhow!("{} exists already: remove it, or name another file by --out", path.display())
+            anyhow!("{} already exists: remove it, or pass another file with --out", path.display())
         }
         _ => anyhow::Error::new(error.error).context(failed()),
     })?;

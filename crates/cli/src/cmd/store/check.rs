@@ -1,4 +1,4 @@
-//! `coracle store check`: every byte read, and a verdict.
+//! `coracle store check`: reads all data files and verifies their integrity.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn text(report: &Report) -> String {
     let closed = if report.closed_cleanly {
         ""
     } else {
-        "the store was not closed in order; whether its very last writes are there cannot be verified\n"
+        "the store was not shut down cleanly; cannot verify that its very last writes are present\n"
     };
     format!(
         "{}\n{keys} keys of {size} at revision {revision}, history from revision {oldest} on\n\
@@ -54,13 +54,13 @@ fn row(file: &FileReport) -> [String; 4] {
 fn describe_torn(torn: &Torn) -> String {
     let Torn { file, offset, bytes } = torn;
     format!(
-        "{file} ends at offset {offset} with {bytes} bytes of a write that was cut short and never \
-         acknowledged; opening the store removes it\n"
+        "{file} ends at offset {offset} with {bytes} bytes of an incomplete, never \
+         acknowledged write; opening the store removes it\n"
     )
 }
 
-/// Adds the repair command for damage that has one. Where only an earlier copy helps, the error
-/// says so and no command is printed.
+/// Adds the repair command if the damage can be repaired. If only a backup helps, the error says so and no command is
+/// printed.
 fn explain(error: StoreError, data_dir: &Path) -> Error {
     let StoreError::Damaged { way_out, .. } = &error else {
         return Error::new(error);
@@ -71,7 +71,7 @@ fn explain(error: StoreError, data_dir: &Path) -> Error {
     let data_dir = data_dir.to_string_lossy();
     let data_dir = shell::quoted(&data_dir);
     let advice = Advice(format!(
-        "the way out: coracle store repair --data-dir {data_dir} --truncate-at {file}:{offset} --yes"
+        "to repair: coracle store repair --data-dir {data_dir} --truncate-at {file}:{offset} --yes"
     ));
     Error::new(error).context(advice)
 }

@@ -1,4 +1,4 @@
-//! `coracle store export`: all objects to a file, which appears only when it is whole.
+//! `coracle store export`: writes all objects to a file, which is created atomically when it is complete.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use coracle::storage::{self, Store, Transferred};
 use indicatif::HumanBytes;
 use tempfile::NamedTempFile;
 
-use super::{kept, print, until_interrupted};
+use super::{persistent_config, print, until_interrupted};
 use crate::args::LocationArgs;
 use crate::progress::Bar;
 
@@ -17,26 +17,26 @@ use crate::progress::Bar;
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     location: LocationArgs,
-    /// The file to write. Secrets are in it as they are, so only you may read it.
+    /// File to write, with mode 0600: it contains secrets unencrypted.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replace the file if there is one.
+    /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
 }
 
 pub(super) fn run(args: &ExportArgs) -> Result<()> {
-    let config = kept(&args.location)?;
-    // Asked again at the end; this spares the work.
+    let config = persistent_config(&args.location)?;
+    // Fails early; `keep` checks again without a race.
     if !args.force && args.file.exists() {
-        bail!("{} exists already; replace it by --force", args.file.display());
+        bail!("{} already exists; pass --force to overwrite it", args.file.display());
     }
     let work = async {
         let store = storage::open_existing(&config).await?;
         let outcome = write(&store, args).await;
         let closed = store.close().await;
         let Transferred { entries, bytes, revision } = outcome?;
-        closed.context("the objects are exported, but the store could not be closed in order")?;
+        closed.context("the objects are exported, but the store could not be closed cleanly")?;
         let (size, file) = (HumanBytes(bytes), args.file.display());
         print(&format!("exported {entries} entries of {size} at revision {revision} to {file}\n"))
     };
@@ -45,7 +45,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<()> {
 
 async fn write(store: &Store, args: &ExportArgs) -> Result<Transferred> {
     let directory = parent(&args.file);
-    // Readable by its owner only, and deleted unless it is kept below.
+    // Has mode 0600, and is deleted when dropped unless `keep` persists it.
     let partial = NamedTempFile::with_prefix_in(".coracle-export-", directory)
         .with_context(|| format!("cannot write in {}", directory.display()))?;
     let file = partial.as_file().try_clone().context("cannot write the export")?;
@@ -55,7 +55,7 @@ async fn write(store: &Store, args: &ExportArgs) -> Result<Transferred> {
     Ok(transferred)
 }
 
-/// Gives the file its name, for good.
+/// Renames the complete file to its final name and syncs the directory.
 fn keep(partial: NamedTempFile, args: &ExportArgs) -> Result<()> {
     let named = if args.force { partial.persist(&args.file) } else { partial.persist_noclobber(&args.file) };
     named

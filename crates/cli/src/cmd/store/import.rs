@@ -1,4 +1,4 @@
-//! `coracle store import`: all objects from an exported file into an empty store.
+//! `coracle store import`: copies all objects from an exported file into an empty store.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::Args;
 use coracle::storage::{self, Transferred};
 use indicatif::HumanBytes;
 
-use super::{kept, print, until_interrupted};
+use super::{persistent_config, print, until_interrupted};
 use crate::args::LocationArgs;
 use crate::progress::Bar;
 
@@ -16,14 +16,14 @@ use crate::progress::Bar;
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     location: LocationArgs,
-    /// The file to read, as `export` wrote it.
+    /// File to read, as `coracle store export` wrote it.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
 
 pub(super) fn run(args: &ImportArgs) -> Result<()> {
-    let config = kept(&args.location)?;
-    // Before the store is opened, which may create it.
+    let config = persistent_config(&args.location)?;
+    // Opened first, because opening the store may create it.
     let file = File::open(&args.file).with_context(|| format!("cannot open {}", args.file.display()))?;
     let work = async {
         let store = storage::open_or_create(&config).await?;
@@ -32,7 +32,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<()> {
         drop(bar);
         let closed = store.close().await;
         let transferred = outcome.with_context(|| format!("cannot import {}", args.file.display()))?;
-        closed.context("the objects are imported, but the store could not be closed in order")?;
+        closed.context("the objects are imported, but the store could not be closed cleanly")?;
         let Transferred { entries, bytes, revision } = transferred;
         let size = HumanBytes(bytes);
         print(&format!("imported {entries} entries of {size}; the store is at revision {revision}\n"))

@@ -1,4 +1,4 @@
-//! `coracle store`: tools for the data of a cluster that does not run.
+//! `coracle store`: tools for the data of a stopped cluster.
 
 mod check;
 mod export;
@@ -37,7 +37,6 @@ pub(crate) enum StoreCommand {
     Repair(repair::RepairArgs),
 }
 
-/// Carries out one of the tools.
 pub(crate) fn run(command: &StoreCommand) -> Result<()> {
     match command {
         StoreCommand::Stat(args) => stat::run(args),
@@ -48,31 +47,31 @@ pub(crate) fn run(command: &StoreCommand) -> Result<()> {
     }
 }
 
-/// The settings of a store that outlives its process.
-fn kept(location: &LocationArgs) -> Result<Config> {
+/// Configuration of a store whose data outlives the server; rejects the memory store.
+fn persistent_config(location: &LocationArgs) -> Result<Config> {
     let config = location.config()?;
     if config.store == StoreConfig::Memory {
-        bail!("the memory store keeps nothing once its process has ended; use --store disk or etcd=URL");
+        bail!("the memory store has no data outside of the running server; use --store disk or etcd=URL");
     }
     Ok(config)
 }
 
-/// The data directory of a disk store, and the directory of the store in it.
+/// Data directory of a disk store, and the directory of the store in it.
 fn on_disk(location: &LocationArgs) -> Result<(PathBuf, PathBuf)> {
-    let config = kept(location)?;
+    let config = persistent_config(location)?;
     if config.store != StoreConfig::Disk {
-        bail!("this works on the files of the disk store; for those of etcd there is etcdutl");
+        bail!("this command needs the disk store; use etcdutl for etcd");
     }
     let directory = storage::directory(&config.data_dir);
     Ok((config.data_dir, directory))
 }
 
-/// Runs `work` to its end, or until the user has had enough: then its destructors clean up.
+/// Runs `work` until it ends or a signal interrupts it. Interrupted work is dropped, and its destructors clean up.
 fn until_interrupted(work: impl Future<Output = Result<()>>, left_behind: &str) -> Result<()> {
     runtime()?.block_on(async {
         let mut signals = Signals::install()?;
         tokio::select! {
-            // Dropped only when the user insists.
+            // Dropped only after a signal.
             outcome = work => outcome,
             // Safe to drop: only waits.
             signal = signals.next() => bail!("interrupted by {signal}; {left_behind}"),

@@ -1,4 +1,4 @@
-//! `coracle store stat`: how much there is.
+//! `coracle store stat`: prints the revision and the size of a store.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -6,7 +6,7 @@ use coracle::storage::{self, Stats};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
-use super::{kept, print, runtime};
+use super::{persistent_config, print, runtime};
 use crate::args::{LocationArgs, Output};
 use crate::table::aligned;
 
@@ -14,12 +14,12 @@ use crate::table::aligned;
 pub(crate) struct StatArgs {
     #[command(flatten)]
     location: LocationArgs,
-    /// The form of the output.
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
 
-/// The figures with names for programs.
+/// The JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Figures {
@@ -34,7 +34,7 @@ struct Figures {
 }
 
 pub(super) fn run(args: &StatArgs) -> Result<()> {
-    let config = kept(&args.location)?;
+    let config = persistent_config(&args.location)?;
     let stats = runtime()?.block_on(async {
         let store = storage::open_existing(&config).await?;
         let stats = store.stats().await;
@@ -49,16 +49,16 @@ pub(super) fn run(args: &StatArgs) -> Result<()> {
 
 fn text(stats: &Stats) -> String {
     let history = format!("{} changes, {}", HumanCount(stats.history), HumanBytes(stats.history_bytes));
-    // Engines that do not tell say zero.
-    let told = |figure: u64, text: String| if figure == 0 { "-".to_owned() } else { text };
+    // Engines report zero for figures that they do not have.
+    let or_unknown = |figure: u64, text: String| if figure == 0 { "-".to_owned() } else { text };
     let rows = [
         ("engine", stats.engine.to_owned()),
         ("revision", stats.revision.to_string()),
         ("oldest revision kept", stats.oldest.to_string()),
         ("keys", stats.keys.to_string()),
         ("bytes", HumanBytes(stats.bytes).to_string()),
-        ("history", told(stats.history, history)),
-        ("disk bytes", told(stats.disk_bytes, HumanBytes(stats.disk_bytes).to_string())),
+        ("history", or_unknown(stats.history, history)),
+        ("disk bytes", or_unknown(stats.disk_bytes, HumanBytes(stats.disk_bytes).to_string())),
     ];
     aligned(&rows.map(|(name, value)| [name.to_owned(), value]))
 }

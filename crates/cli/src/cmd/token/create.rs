@@ -14,10 +14,10 @@ use crate::lifetime;
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// How long it is good, such as 30m, 24h or 7d; 0 for ever.
-    #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = lifetime::parse)]
+    /// Lifetime, such as 30m, 24h or 7d; 0 for a token that never expires.
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = lifetime::parse)]
     expires: Duration,
-    /// What it is good for.
+    /// Uses that the token is valid for.
     #[arg(
         long,
         value_name = "USAGE[,USAGE]",
@@ -25,13 +25,13 @@ pub(crate) struct CreateArgs {
         default_values_t = TokenRequest::default().usages
     )]
     usages: Vec<String>,
-    /// Further groups of whoever shows it, each beginning with system:bootstrappers:
+    /// Extra groups of users who authenticate with the token, each with the prefix system:bootstrappers:
     #[arg(long, value_name = "GROUP[,GROUP...]", value_delimiter = ',')]
     groups: Vec<String>,
-    /// What it is for.
+    /// Description, for humans.
     #[arg(long, value_name = "TEXT", default_value = "")]
     description: String,
-    /// For how many nodes it is good [default: any number].
+    /// Maximum number of nodes that may join with the token [default: unlimited].
     #[arg(long, value_name = "N")]
     usage_limit: Option<usize>,
 }

@@ -13,8 +13,8 @@ use crate::table::aligned;
 pub(crate) struct ListArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// The form of the output.
-    #[arg(short, long, value_name = "FORM", default_value = "text")]
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
 

@@ -1,4 +1,4 @@
-//! `coracle token`: what nodes join with.
+//! `coracle token`: manages bootstrap tokens, with which nodes join.
 
 mod create;
 mod list;
@@ -26,26 +26,26 @@ Examples:
     /// List bootstrap tokens without their secrets.
     #[command(after_help = "Example:\n  coracle token list -o json")]
     List(list::ListArgs),
-    /// Delete a token. Nodes that have joined with it stay.
+    /// Delete a token. Nodes that have already joined with it are unaffected.
     #[command(after_help = "Example:\n  coracle token delete abcdef")]
     Delete(DeleteArgs),
 }
 
-/// Which cluster, and as whom.
+/// The cluster whose tokens are managed, and the credential.
 #[derive(Debug, Args)]
 pub(super) struct ClusterArgs {
     #[command(flatten)]
     location: DataDirArgs,
-    /// The file to get in with [default: admin.kubeconfig in the data directory].
+    /// Kubeconfig of an administrator [default: admin.kubeconfig in the data directory].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The cluster of the server whose tokens are meant.
+    /// Cluster of the server that the tokens belong to.
     #[arg(long, value_name = "ID", default_value = DEFAULT_CLUSTER, value_parser = api_client::cluster_id)]
     cluster: String,
 }
 
 impl ClusterArgs {
-    /// A client of the cluster, which must run.
+    /// Returns a client of the running cluster.
     async fn client(&self) -> Result<Client> {
         let path = match &self.kubeconfig {
             Some(path) => path.clone(),
@@ -59,7 +59,7 @@ impl ClusterArgs {
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// The id of the token, which is what stands before its dot.
+    /// Id of the token: the part before its dot.
     #[arg(value_name = "ID")]
     id: String,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(command: &TokenCommand) -> Result<()> {
     })
 }
 
-/// Adds what to do if the server does not answer.
+/// Adds advice to an error if the server cannot be reached.
 fn explain(error: TokenError) -> Error {
     match error {
         TokenError::Api(cause) if !matches!(cause, kube::Error::Api(_)) => api_client::unreachable(cause),

@@ -9,7 +9,7 @@ use coracle::{Config, NodeSummary, StoreConfig};
 
 use crate::shell;
 
-/// A cluster that is ready, as its user needs to know it.
+/// The data of the announcement.
 #[derive(Debug)]
 pub(super) struct Announcement<'a> {
     pub(super) ready_in: Duration,
@@ -50,16 +50,16 @@ impl Announcement<'_> {
         let mut lines = Vec::new();
         if deleted > 0 {
             lines.push(format!(
-                "{} of an earlier start deleted: this start asks for {}",
+                "deleted {} of an earlier start: --fake-nodes {}",
                 counted(deleted, "simulated node"),
-                if simulates { "fewer" } else { "none" },
+                if simulates { "is lower now" } else { "is not set now" },
             ));
         }
         lines.push(match (total, simulated) {
             (0, _) => "no nodes: pods stay Pending; add simulated nodes with --fake-nodes 3".to_owned(),
             (total, 0) => counted(total, "node"),
             (total, simulated) if total == simulated => {
-                counted(total, "simulated node") + ": pods start by rule, no container runs"
+                counted(total, "simulated node") + ": pod status is simulated, no container runs"
             }
             (total, simulated) => format!("{}, {simulated} of them simulated", counted(total, "node")),
         });
@@ -73,7 +73,7 @@ impl Announcement<'_> {
     }
 }
 
-/// A path that is valid in any directory, because users paste it elsewhere.
+/// Makes a path absolute, because users paste it in another directory.
 fn absolute(path: &Path) -> String {
     path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn announcement_begins_with_the_lines_that_scripts_read() {
+    fn announcement_begins_with_url_and_kubeconfig() {
         let lines = lines(0, 0, 0, false);
         assert_eq!(lines[0], "ready in 12 ms at https://127.0.0.1:6443");
         assert_eq!(lines[1], "export KUBECONFIG='/my data/admin.kubeconfig'");
@@ -112,25 +112,25 @@ mod tests {
     }
 
     #[test]
-    fn announcement_says_what_becomes_of_pods() {
+    fn announcement_summarizes_nodes() {
         for (nodes, simulates, expected) in [
             ((0, 0, 0), false, &["no nodes: pods stay Pending; add simulated nodes with --fake-nodes 3"][..]),
-            ((3, 3, 0), true, &["3 simulated nodes: pods start by rule, no container runs"]),
+            ((3, 3, 0), true, &["3 simulated nodes: pod status is simulated, no container runs"]),
             ((4, 1, 0), true, &["4 nodes, 1 of them simulated"]),
             ((2, 0, 0), false, &["2 nodes"]),
             (
                 (1, 1, 2),
                 true,
                 &[
-                    "2 simulated nodes of an earlier start deleted: this start asks for fewer",
-                    "1 simulated node: pods start by rule, no container runs",
+                    "deleted 2 simulated nodes of an earlier start: --fake-nodes is lower now",
+                    "1 simulated node: pod status is simulated, no container runs",
                 ],
             ),
             (
                 (2, 1, 1),
                 false,
                 &[
-                    "1 simulated node of an earlier start deleted: this start asks for none",
+                    "deleted 1 simulated node of an earlier start: --fake-nodes is not set now",
                     "2 nodes, 1 of them simulated",
                     "1 simulated node will become NotReady: nothing simulates them without --fake-nodes 0",
                 ],

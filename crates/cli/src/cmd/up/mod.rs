@@ -26,8 +26,8 @@ pub(crate) fn run(args: &ServerArgs) -> Result<()> {
     };
     let runtime = runtime()?;
     let outcome = runtime.block_on(serve(config));
-    // After an orderly shutdown nothing is left to wait for; after a second signal nothing
-    // should be waited for.
+    // After an orderly shutdown no task is left to wait for, and after a second signal the user does not want to
+    // wait.
     runtime.shutdown_background();
     if let Some(dir) = temporary {
         remove(dir);
@@ -46,7 +46,7 @@ async fn serve(config: Config) -> Result<()> {
     let mut signals = Signals::install_for_server()?;
     let started_with = config.clone();
     let mut cluster = tokio::select! {
-        // Safe to drop: nothing is left running, and what is written is whole.
+        // Safe to drop: no task stays running, and all written data is complete.
         started = Coracle::start(config) => started.map_err(|error| explain(error, &started_with.data_dir))?,
         // Safe to drop: only waits.
         signal = signals.next() => {
@@ -71,25 +71,25 @@ async fn serve(config: Config) -> Result<()> {
             tracing::info!(signal, "shutting down (press Ctrl-C again to force)");
             Ok(())
         }
-        // Safe to drop: may be asked again.
+        // Safe to drop: cancel-safe, and may be called again.
         failure = cluster.failed() => Err(Error::new(failure)),
         // Safe to drop: only waits.
-        never = pages::give_back_when_quiet(&activity) => match never {},
+        never = pages::release_when_idle(&activity) => match never {},
     };
     let report = tokio::select! {
-        // Dropped only when the user insists.
+        // Dropped only after a second signal.
         report = cluster.shutdown() => report,
         // Safe to drop: only waits.
-        signal = signals.next() => bail!("a second signal ({signal}) cut the shutdown short"),
+        signal = signals.next() => bail!("a second signal ({signal}) interrupted the shutdown"),
     };
-    // Why it stopped matters more than how the store ended, which is in the log.
+    // The error that stopped the cluster takes precedence; that of the store is in the log.
     outcome?;
-    report.store.context("the store ended in failure")?;
+    report.store.context("the store failed")?;
     tracing::info!("shutdown complete");
     Ok(())
 }
 
-/// Warns of plain HTTP on every start: it is easy to forget in a script.
+/// Warns about plain HTTP on every start, because the flag is easily forgotten in a script.
 fn warn_of_plain_http() {
     tracing::warn!(
         "--insecure-http: plain HTTP needs no credential, so any process on this machine is administrator of the cluster"
@@ -97,18 +97,18 @@ fn warn_of_plain_http() {
 }
 
 fn announce(announcement: &Announcement<'_>) {
-    // The cluster serves also if stdout is closed.
+    // The cluster keeps serving if stdout is closed.
     if let Err(error) = print(&announcement.text()) {
         tracing::warn!(error = format!("{error:#}"), "cannot announce that the cluster is ready");
     }
 }
 
-/// Adds what to do about a failure to start.
+/// Adds advice to an error at startup.
 fn explain(error: StartError, data_dir: &Path) -> Error {
     match error {
         StartError::Storage(StorageError::Store(StoreError::Damaged { .. })) => {
             let check = format!("coracle store check --data-dir {}", data_dir.display());
-            anyhow!("{error}; for what to do, run: {check}")
+            anyhow!("{error}; for repair instructions, run: {check}")
         }
         StartError::Listen { ref source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
             let advice = "is another coracle running? --listen 127.0.0.1:0 picks a free port";

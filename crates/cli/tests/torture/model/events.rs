@@ -1,4 +1,5 @@
-//! The events of one round against its requests: every acknowledged change appears once and in order, and nothing else.
+//! Checks the events of a round against its requests: every acknowledged change appears once and in order, and
+//! nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,7 @@ pub(crate) struct Round<'a> {
 
 type Events<'a> = BTreeMap<Revision, &'a Event>;
 
-/// Checks the events of one round. A kind is left out if all of its watches were answered 410 Gone: then no watch has
+/// Checks the events of one round. A kind is skipped if all of its watches got 410 Gone: then no watch has
 /// all of its events.
 pub(crate) fn check_round(round: &Round<'_>) -> Vec<Violation> {
     let mut violations = repeated_revisions(round.operations);

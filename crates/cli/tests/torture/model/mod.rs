@@ -40,8 +40,8 @@ impl Kind {
 pub(crate) struct ObjectId {
     pub(crate) kind: Kind,
     pub(crate) name: String,
-    /// Whether several writers change it, so that only the revisions order its changes. Otherwise one writer sends one
-    /// request after the other.
+    /// True if several writers change it, so that only revisions order its changes. Otherwise one writer sends its
+    /// requests sequentially.
     pub(crate) is_shared: bool,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// The content of an object. Each request writes a stamp of its own, so that content names the request.
+/// Content of an object. Each request writes a unique stamp, so that content identifies the request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Content {
     /// The stamp of the last change.
@@ -107,15 +107,15 @@ impl fmt::Display for Change {
     }
 }
 
-/// The outcome of a request, as its client learned it.
+/// Outcome of a request, as seen by its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// With the object that the server returned; none for a delete.
+    /// The object in the response; none for a delete.
     Acknowledged(Option<Version>),
     Rejected {
         code: u16,
     },
-    /// The connection broke off, or the server answered 5xx: the change may have happened.
+    /// The connection broke, or the server returned 5xx: the change may have been made.
     Unknown,
 }
 
@@ -155,10 +155,10 @@ impl fmt::Display for Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Observation {
     Event(Event),
-    /// An event of an object that is not of the writers; only its revision matters.
+    /// An event of an object that no writer owns; only its revision matters.
     Foreign(Revision),
     Bookmark(Revision),
-    /// A list after 410 Gone. Changes between the last revision and this one were not seen.
+    /// A list after 410 Gone. Changes between the last revision and this one are not observed.
     Relist {
         revision: Revision,
         objects: Objects,

@@ -1,5 +1,5 @@
-//! The states that an object of one writer can have after its requests. A request with an unknown outcome leaves two: the
-//! state before it and the state after it. A list settles which.
+//! Possible states of an object with one writer. A request with an unknown outcome leaves two: the state before it
+//! and the state after it. A list resolves them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,7 +28,7 @@ impl State {
         }
     }
 
-    /// Whether an object in this state may be seen as `version`.
+    /// Returns true if an object in this state may be read as `version`.
     fn matches(&self, version: Option<&Version>) -> bool {
         match (self, version) {
             (State::Absent, None) => true,
@@ -39,7 +39,7 @@ impl State {
         }
     }
 
-    /// Whether the object may have this revision. An absent object has none.
+    /// Returns true if the object may have this revision. An absent object has none.
     fn may_have(&self, expected: Option<Revision>) -> bool {
         match (self, expected) {
             (State::Absent, _) => false,
@@ -50,7 +50,7 @@ impl State {
         }
     }
 
-    /// The state after the change; none if the change is impossible in this state.
+    /// The state after the change; none if this state does not allow it.
     fn after(&self, change: &Change) -> Option<State> {
         let written = |content: &Content| State::Present { content: content.clone(), revision: None };
         match (change, self) {
@@ -84,16 +84,16 @@ impl fmt::Display for State {
     }
 }
 
-/// The possible states of the objects that one writer each changes.
+/// Possible states of the objects that have one writer each.
 #[derive(Debug, Default)]
 pub(crate) struct PossibleStates {
     objects: BTreeMap<ObjectId, BTreeSet<State>>,
-    /// The highest revision that was acknowledged or listed.
+    /// The highest acknowledged or listed revision.
     highest: Revision,
 }
 
 impl PossibleStates {
-    /// Takes in the requests of one round, those to each object in the order in which they were sent.
+    /// Applies the requests of one round, in the order in which they were sent for each object.
     pub(crate) fn apply(&mut self, operations: &[Operation]) -> Vec<Violation> {
         let owned = operations.iter().filter(|operation| !operation.object.is_shared);
         owned.filter_map(|operation| self.apply_one(operation).err()).collect()
@@ -131,7 +131,7 @@ impl PossibleStates {
         Ok(())
     }
 
-    /// Compares the states of a kind with a list of all of its objects, which settles them.
+    /// Compares the states of a kind with a list of all of its objects, and resolves them.
     pub(crate) fn settle(&mut self, kind: Kind, revision: Revision, listed: &Objects) -> Vec<Violation> {
         let mut violations = Vec::new();
         if revision < self.highest {
@@ -172,13 +172,13 @@ fn acknowledged(states: &BTreeSet<State>, change: &Change, returned: Option<&Ver
     })
 }
 
-/// Whether a change of an object in this state is answered with this code.
+/// Returns true if a change in this state is rejected with this code.
 fn rejects(state: &State, change: &Change, code: u16) -> bool {
     let is_absent = *state == State::Absent;
     match (change, code) {
         (Change::Create(_), 409) => !is_absent,
         (Change::Replace { expected, .. } | Change::Delete { expected }, 409) => match (state, expected) {
-            // The request itself had an unknown outcome before, so the revision may be another.
+            // An earlier request had an unknown outcome, so the revision may differ.
             (State::Present { revision: None, .. }, Some(_)) => true,
             (State::Present { revision, .. }, Some(_)) => revision != expected,
             _ => false,

@@ -1,8 +1,8 @@
-//! The objects as one watch shows them, across all connections over which it was resumed.
+//! Objects as one watch reports them, across all connections over which it was resumed.
 
 use super::{Event, EventType, Objects, Observation, Revision, Rule, Violation};
 
-/// The state that follows from the list a watch began with and its events.
+/// State after the initial list and the events of a watch.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchView {
     name: String,
@@ -20,7 +20,7 @@ impl WatchView {
         &self.name
     }
 
-    /// Takes in what the watch delivered next.
+    /// Applies the next observation of the watch.
     pub(crate) fn observe(&mut self, observation: &Observation) -> Result<(), Violation> {
         match observation {
             Observation::Event(event) => {

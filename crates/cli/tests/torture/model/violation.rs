@@ -1,11 +1,11 @@
-//! Broken promises, with what the rules of the model lead to expect and what was found.
+//! Violations of the server's guarantees, with the expected and the found value.
 
 use std::fmt;
 
-/// The promises of the server that a run checks.
+/// Guarantees that a run checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// An acknowledged write is there after a crash, with its content.
+    /// An acknowledged write survives a crash, with its content.
     Durability,
     /// An object stays deleted after an acknowledged delete.
     Deletion,
@@ -19,7 +19,7 @@ pub(crate) enum Rule {
     EventOrder,
     /// A watch delivers every change.
     EventGap,
-    /// A watch delivers nothing but changes.
+    /// A watch delivers only changes that happened.
     EventPhantom,
     /// All watches deliver the same changes.
     EventAgreement,
@@ -29,7 +29,7 @@ pub(crate) enum Rule {
     Availability,
 }
 
-/// A broken promise.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) rule: Rule,

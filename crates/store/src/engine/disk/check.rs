@@ -1,4 +1,4 @@
-//! Looking at a store's files without opening it.
+//! Checks a store's files without opening the store.
 
 use std::path::Path;
 
@@ -9,58 +9,57 @@ use crate::error::{Error, Result};
 use crate::revision::Revision;
 use crate::transfer::Progress;
 
-/// What a check found in good order.
+/// Result of a check without damage.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Every file, in the order in which they are read.
+    /// All files, in the order in which they are read.
     pub files: Vec<FileReport>,
     /// The latest revision.
     pub revision: Revision,
-    /// The oldest revision kept.
+    /// The oldest kept revision.
     pub oldest: Revision,
-    /// Keys that exist.
+    /// Number of keys.
     pub keys: u64,
-    /// Bytes of their keys and values.
+    /// Total size of keys and values.
     pub bytes: u64,
-    /// A write that was cut short and never acknowledged.
+    /// An incomplete write that was never acknowledged, if there is one.
     pub torn: Option<Torn>,
-    /// Whether the store was closed in good order.
+    /// True if the store was closed cleanly.
     pub closed_cleanly: bool,
 }
 
-/// One file.
+/// Report of one file.
 #[derive(Clone, Debug)]
 pub struct FileReport {
     /// Its name in the store's directory.
     pub name: String,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// Frames of the log, or entries of a snapshot.
+    /// Number of frames of a log segment, or of entries of a snapshot.
     pub frames: u64,
-    /// The first revision in it.
+    /// The first revision in the file.
     pub first: Option<Revision>,
-    /// The last revision in it.
+    /// The last revision in the file.
     pub last: Option<Revision>,
 }
 
-/// Bytes of a write that was cut short.
+/// An incomplete write at the end of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// The file's name.
     pub file: String,
-    /// Where the write began.
+    /// Offset at which the write begins.
     pub offset: u64,
-    /// How much of it there is.
+    /// Number of its bytes that exist.
     pub bytes: u64,
 }
 
-/// Reads every byte of a store and changes nothing. Fails with [`Error::Damaged`] where it
-/// finds damage.
+/// Reads all files of a store without changing them. Returns [`Error::Damaged`] if it finds damage.
 pub fn check(dir: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
     check_on(&RealFiles::open_existing(dir)?, progress)
 }
 
-/// A check on a file layer of the caller's.
+/// Checks files on the caller's file layer.
 #[cfg(any(test, feature = "testing"))]
 pub fn check_files(files: &dyn Files) -> Result<Report> {
     check_on(files, &mut |_| {})

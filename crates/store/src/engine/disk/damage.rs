@@ -1,8 +1,8 @@
-//! Damage found in a store's files, and the way out of it.
+//! Damage found in a store's files, and how to recover from it.
 //!
-//! Every damage names the place where the log can be cut, if there is one. Whether the cut
-//! leads to a store that opens is not assumed but tried: the files are read again as they would
-//! be after it. So `check` never names a place that `repair` rejects.
+//! Every damage names the position at which the log can be truncated, if there is one. Whether the truncated store
+//! opens is not assumed but tested: the files are read as they would be after the repair. So `check` never names a
+//! position that `repair` rejects.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::scan::{Scan, scan};
 use crate::error::Error;
 use crate::revision::Revision;
 
-/// Why files could not be read as a store.
+/// Reason why files could not be read as a store.
 #[derive(Debug)]
 pub(super) enum Fault {
     Damage(Damage),
@@ -33,23 +33,23 @@ impl From<Damage> for Fault {
     }
 }
 
-/// Something durable that is gone or changed.
+/// Durable data that is missing or changed.
 #[derive(Debug)]
 pub(super) struct Damage {
-    /// The file it was found in.
+    /// The damaged file.
     pub(super) file: String,
     pub(super) offset: u64,
     pub(super) detail: String,
-    /// The loss by the repair; `None` if nothing would be left to open.
+    /// The truncation that repairs it; `None` if no store would remain.
     pub(super) cut: Option<Cut>,
 }
 
-/// The part of the log that a repair discards.
+/// The part of the store that a repair discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// The log from this place on. Offset 0: the whole segment, whatever its header says.
+    /// The log from this position on. Offset 0 discards the whole segment, whatever its header contains.
     Log { segment: u64, offset: u64 },
-    /// Snapshots of this revision and later, for an earlier one that is still there.
+    /// Snapshots of this revision and later, in favour of an earlier one.
     Snapshots { from: Revision },
 }
 
@@ -60,7 +60,7 @@ impl Damage {
         Self { file: segment_name(number), offset: 0, detail: detail.into(), cut }
     }
 
-    /// A place in a segment that is not what was written there.
+    /// Damage at an offset in a segment.
     pub(super) fn in_segment(number: u64, offset: u64, detail: impl Into<String>) -> Self {
         let cut = Some(Cut::Log { segment: number, offset });
         Self { file: segment_name(number), offset, detail: detail.into(), cut }
@@ -73,7 +73,7 @@ impl Damage {
 }
 
 impl Cut {
-    /// Reads the place as a person names it. `None` if nothing of that name can be cut.
+    /// Parses a position given by the user. `None` if the file is neither a segment nor a snapshot.
     pub(super) fn parse(at: &TruncateAt) -> Option<Self> {
         if let Some(segment) = segment_number(&at.file) {
             return Some(Self::Log { segment, offset: at.offset });
@@ -82,14 +82,14 @@ impl Cut {
         Some(Self::Snapshots { from })
     }
 
-    fn place(&self) -> TruncateAt {
+    fn position(&self) -> TruncateAt {
         match *self {
             Self::Log { segment, offset } => TruncateAt { file: segment_name(segment), offset },
             Self::Snapshots { from } => TruncateAt { file: snapshot_name(from), offset: 0 },
         }
     }
 
-    /// Whether this gives up more than `other`, both of the log.
+    /// Returns true if this discards more than `other`, both of the log.
     fn is_before(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Log { segment, offset }, Self::Log { segment: other_segment, offset: other_offset }) => {
@@ -99,7 +99,7 @@ impl Cut {
         }
     }
 
-    /// Whether a segment of this number stays, at least in part.
+    /// Returns true if a part of this segment is kept.
     pub(super) fn keeps_segment(&self, number: u64) -> bool {
         match *self {
             Self::Log { segment, offset } => number < segment || number == segment && offset >= HEADER_BYTES,
@@ -108,21 +108,20 @@ impl Cut {
     }
 }
 
-/// The one way out of damage.
+/// How to recover from damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WayOut {
-    /// Give up the end of the log: [`super::repair`] at this place.
+    /// Truncate the log: [`super::repair`] at this position.
     Truncate {
-        /// The place to pass to the repair.
+        /// The position to pass to the repair.
         at: TruncateAt,
         /// Every write up to this revision is kept.
         keeps: Revision,
-        /// The latest revision the store is known to have reached. It may have been a later
-        /// one unless the store was closed in good order.
+        /// The latest revision that the store is known to have reached. Unless it was closed cleanly, it may have
+        /// reached a later one.
         reached: Option<Revision>,
     },
-    /// No state can be read from these files: restore an earlier copy of the directory, or
-    /// import an export into a new one.
+    /// The files contain no readable state: restore a backup of the directory, or import an export into a new store.
     EarlierCopy,
 }
 
@@ -146,7 +145,7 @@ impl fmt::Display for WayOut {
 }
 
 impl Fault {
-    /// The error for callers, which includes the way out.
+    /// The error for callers, including the recovery.
     pub(super) fn into_error(self, files: &dyn Files) -> Error {
         match self {
             Fault::Other(error) => error,
@@ -160,16 +159,16 @@ impl Fault {
     }
 }
 
-/// Tries what the damage suggests, and whatever that leads to, until the files would open.
+/// Tries the truncation that the damage suggests, and those suggested by further damage, until the files would open.
 fn way_out(files: &dyn Files, damage: &Damage) -> WayOut {
     let mut next = damage.cut;
     while let Some(cut) = next {
         match read_as_cut(files, &cut) {
             Ok(scan) => {
                 let reached = scan.recorded_end.known().map(|end| end.revision.max(scan.revision));
-                return WayOut::Truncate { at: cut.place(), keeps: scan.revision, reached };
+                return WayOut::Truncate { at: cut.position(), keeps: scan.revision, reached };
             }
-            // Every step gives up more than the one before, so this ends.
+            // Every step discards more than the previous one, so this ends.
             Err(Fault::Damage(further)) => next = further.cut.filter(|further| further.is_before(&cut)),
             Err(Fault::Other(_)) => break,
         }
@@ -177,7 +176,7 @@ fn way_out(files: &dyn Files, damage: &Damage) -> WayOut {
     WayOut::EarlierCopy
 }
 
-/// Reads the files as they would be after the cut.
+/// Reads the files as they would be after the truncation.
 pub(super) fn read_as_cut(files: &dyn Files, cut: &Cut) -> Result<Scan, Fault> {
     let scan = scan(files, &mut Loader::default(), &mut |_| {}, Some(cut))?;
     scan.ok_or_else(|| Fault::Other(Error::Config("nothing would be left of the store".to_owned())))

@@ -1,8 +1,7 @@
-//! The file that says how far the log reaches at least.
+//! The file `END`, which records a position that the log has reached.
 //!
-//! Written when the store is made, closed and repaired, and when a store of an older format is
-//! first opened. Without it, files missing from the end of the log would look like files that
-//! were never made.
+//! Written when the store is created, closed and repaired, and when a store of an older format is first opened.
+//! Without it, files missing from the end of the log would be indistinguishable from files that were never created.
 
 use super::damage::Fault;
 use super::files::{Files, io_error, read_full};
@@ -12,7 +11,7 @@ use crate::error::{Error, Result};
 /// The state of the recorded end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RecordedEnd {
-    /// There is no such file.
+    /// The file does not exist.
     Absent,
     /// The file cannot be read, for this reason.
     Damaged(&'static str),
@@ -28,7 +27,7 @@ impl RecordedEnd {
     }
 }
 
-/// Replaces the record. Durable when this returns; the old one stays if it fails.
+/// Replaces the record durably. If it fails, the old record stays.
 pub(super) fn write(files: &dyn Files, end: &LogEnd) -> Result<()> {
     let temporary = temporary_name(END_NAME);
     let written = || {

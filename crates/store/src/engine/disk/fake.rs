@@ -1,8 +1,7 @@
-//! A disk in memory that forgets, fills up and stops, for tests.
+//! An in-memory disk for tests that loses unsynced data, fills up and stops.
 //!
-//! It keeps what a real one would promise: after a crash the last synced contents of every
-//! file are there, of whatever was written since any subset of pages, and of directory
-//! changes since the last sync any prefix.
+//! It guarantees what a real disk guarantees: after a crash every file has its last synced content, any subset of the
+//! pages written since, and the directory any prefix of the changes since its last sync.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,15 +14,15 @@ use super::files::{File, Files};
 
 const PAGE: usize = 4096;
 
-/// A disk that a test controls. Clones are the same disk.
+/// A disk controlled by a test. Clones share the disk.
 #[derive(Clone, Default)]
 pub struct FakeDisk(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// What names lead to, as processes see it.
+    /// Inodes by name, as processes see them.
     names: BTreeMap<String, u64>,
-    /// The same as of the last sync of the directory, and the changes since.
+    /// Inodes by name as of the last directory sync, and the changes since.
     durable_names: BTreeMap<String, u64>,
     name_changes: Vec<NameChange>,
     contents: BTreeMap<u64, Contents>,
@@ -58,33 +57,33 @@ impl FakeDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As a directory for the engine.
+    /// The disk as a directory for the engine.
     pub fn files(&self) -> Arc<dyn Files> {
         Arc::new(self.clone())
     }
 
-    /// Writes, syncs and directory changes so far.
+    /// Number of writes, syncs and directory changes so far.
     pub fn operations(&self) -> u64 {
         self.lock().operations
     }
 
-    /// Every operation after the next `operations` fails, as if the machine had stopped.
+    /// Makes every operation after the next `operations` fail, as if the machine had stopped.
     pub fn stop_after(&self, operations: u64) {
         let mut state = self.lock();
         state.stop_after = Some(state.operations + operations);
     }
 
-    /// Writes that would need more than this many bytes in all fail; `None`: no limit.
+    /// Makes writes fail that would need more than this many bytes in total; `None` for no limit.
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.lock().capacity = bytes;
     }
 
-    /// Whether syncs fail.
+    /// Makes syncs fail.
     pub fn fail_syncs(&self, fail: bool) {
         self.lock().fail_syncs = fail;
     }
 
-    /// The disk as another process finds it after the machine has stopped now.
+    /// The disk as another process finds it after the machine stops now.
     pub fn crash(&self, rng: &mut Rng) -> FakeDisk {
         let state = self.lock();
         let mut names = state.durable_names.clone();
@@ -104,20 +103,20 @@ impl FakeDisk {
         FakeDisk(Arc::new(Mutex::new(after)))
     }
 
-    /// The bytes of a file, for a test to look at.
+    /// The bytes of a file, for inspection by a test.
     pub fn read(&self, name: &str) -> Vec<u8> {
         let state = self.lock();
         state.contents[&state.names[name]].now.clone()
     }
 
-    /// Puts bytes into a file behind the engine's back.
+    /// Replaces the content of a file without the engine's knowledge.
     pub fn overwrite(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.lock();
         let inode = state.names[name];
         state.contents.insert(inode, Contents { durable: bytes.clone(), now: bytes, dirty: BTreeSet::new() });
     }
 
-    /// A disk with the same contents that shares nothing with this one.
+    /// An independent disk with the same contents.
     pub fn copy(&self) -> FakeDisk {
         let state = self.lock();
         let names = state.names.clone();
@@ -264,7 +263,7 @@ impl File for FakeFile {
         if state.capacity.is_some_and(|capacity| state.used() + grows_by > capacity) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let contents = state.contents.get_mut(&self.inode).expect("an open file has contents");
+        let contents = state.contents.get_mut(&self.inode).expect("an open file exists");
         contents.now.resize(contents.now.len().max(end), 0);
         contents.now[start..end].copy_from_slice(bytes);
         contents.dirty.extend(start / PAGE..end.div_ceil(PAGE));
@@ -277,7 +276,7 @@ impl File for FakeFile {
         if state.fail_syncs {
             return Err(io::Error::other("the disk has failed"));
         }
-        let contents = state.contents.get_mut(&self.inode).expect("an open file has contents");
+        let contents = state.contents.get_mut(&self.inode).expect("an open file exists");
         contents.durable = contents.now.clone();
         contents.dirty.clear();
         Ok(())

@@ -1,5 +1,5 @@
-//! The file operations the engine needs, behind a trait so that tests can fail, fill up and
-//! stop the disk at any of them.
+//! File operations of the engine, behind a trait so that tests can inject failures, a full disk and a crash into each
+//! of them.
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
@@ -10,48 +10,48 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::format::Inventory;
 use crate::error::{Error, Result};
 
-/// Owner only: values may be secrets.
+/// Private to the owner: values may be secrets.
 const FILE_MODE: u32 = 0o600;
 const DIR_MODE: u32 = 0o700;
 
-/// The file whose lock says that a process has the directory open.
+/// The file that is locked while a process has the directory open.
 const LOCK_NAME: &str = "LOCK";
 
-/// A directory of files. All names are plain names in it.
+/// A directory of files. All names are file names without directories.
 pub trait Files: Send + Sync + 'static {
     /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
-    /// Makes an empty file, replacing any of that name.
+    /// Creates an empty file, replacing an existing one.
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
-    /// Gives a file another name; durable only after [`Files::sync_dir`].
+    /// Renames a file; durable only after [`Files::sync_dir`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_dir(&self) -> io::Result<()>;
-    /// The file's path, for messages.
+    /// Path of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
-    /// How long a file is.
+    /// Length of a file in bytes.
     fn size(&self, name: &str) -> io::Result<u64>;
-    /// Lets other processes open the directory.
+    /// Releases the lock, so that other processes can open the directory.
     fn unlock(&self);
 }
 
-/// One open file.
+/// An open file.
 pub trait File: Send + Sync {
-    /// Reads up to a buffer full at an offset; 0 at the end.
+    /// Reads at an offset until the buffer is full; returns 0 at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all bytes at an offset.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes the contents durable.
     fn sync(&self) -> io::Result<()>;
-    /// How long the file is.
+    /// Length of the file in bytes.
     fn size(&self) -> io::Result<u64>;
 }
 
-/// A real directory, locked for this process until it is unlocked or dropped.
+/// A real directory, locked by this process until it is unlocked or dropped.
 #[derive(Debug)]
 pub(super) struct RealFiles {
     dir: PathBuf,
@@ -59,7 +59,7 @@ pub(super) struct RealFiles {
 }
 
 impl RealFiles {
-    /// Opens or makes a directory. Fails if another process has it open.
+    /// Opens or creates a directory. Fails if another process has opened it.
     pub(super) fn open_or_create(dir: &Path) -> Result<Self> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(DIR_MODE);
@@ -67,7 +67,7 @@ impl RealFiles {
         Self::lock(dir)
     }
 
-    /// Opens a directory that must have a store in it.
+    /// Opens a directory that must contain a store.
     pub(super) fn open_existing(dir: &Path) -> Result<Self> {
         let names = match list(dir) {
             Ok(names) => names,
@@ -93,7 +93,7 @@ impl RealFiles {
 fn list(dir: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
-        // Names that are not text are not ours.
+        // Names that are not UTF-8 do not belong to a store.
         names.extend(entry?.file_name().into_string());
     }
     Ok(names)
@@ -156,7 +156,7 @@ impl File for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // fdatasync: the length is made durable with the data, access times are not.
+        // fdatasync: makes the length durable with the data, but not access times.
         self.0.sync_data()
     }
 
@@ -172,7 +172,7 @@ pub(crate) fn io_error(operation: &'static str, path: &Path, source: io::Error) 
     Error::Io { operation, path: path.to_owned(), source: Arc::new(source) }
 }
 
-/// Reads until the buffer is full or the file ends; says how much it got.
+/// Reads until the buffer is full or the file ends; returns the number of bytes read.
 pub(super) fn read_full(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,32 +1,31 @@
-//! Names and headers of the files on disk. `docs/format.md` describes them for people;
-//! change both together, and keep a fixture of the old format.
+//! Names and headers of the files on disk. `docs/format.md` describes them; change both together, and keep a fixture
+//! of the old format.
 
 use coracle_base::Rng;
 
 use crate::revision::Revision;
 
-/// The newest version this program reads.
+/// The newest version that this program reads.
 pub(super) const VERSION: u32 = 2;
 
-/// The version of the log this program writes. Version 2 added the record that names the next
-/// segment, packed values and the file `END`; segments of version 1 are read, never written.
+/// The log version that this program writes. Version 2 added the record that names the next segment, packed values
+/// and the file `END`; segments of version 1 are read, but not written.
 pub(super) const LOG_VERSION: u32 = 2;
 
-/// The version of snapshots and exports this program writes. Nothing has changed in them, so
-/// older programs still read exports.
+/// The version of snapshots and exports that this program writes. Their format has not changed, so older programs can
+/// still read exports.
 const SNAPSHOT_VERSION: u32 = 1;
 
-/// The file that says how far the log reaches at least.
+/// Name of the file that records a position that the log has reached.
 pub(super) const END_NAME: &str = "END";
 
-/// The number of the segment that every log begins with.
+/// The number of the first segment of every log.
 pub(super) const FIRST_SEGMENT: u64 = 1;
 
-/// Frames begin here; the header has the first block to itself, so that writing a frame
-/// never rewrites the sector the header is in.
+/// Frames begin after the header block, so that writing a frame never rewrites the sector of the header.
 pub(super) const HEADER_BYTES: u64 = 4096;
 
-/// Headers fill this much of their block, the rest is zero.
+/// Used bytes of a header block; the rest is zero.
 const HEADER_USED: usize = 64;
 
 const LOG_MAGIC: [u8; 8] = *b"CORACLOG";
@@ -35,7 +34,7 @@ const END_MAGIC: [u8; 8] = *b"CORACEND";
 
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// Identifies a store: files of another one that strayed into a directory are noticed.
+/// Identifies a store, to detect files of another store in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreId(pub(super) u64);
 
@@ -45,44 +44,44 @@ impl StoreId {
     }
 }
 
-/// What a log segment says of itself.
+/// Header of a log segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) version: u32,
     pub(super) store: StoreId,
-    /// Its place in the log, and its name.
+    /// Position in the log, and part of the file name.
     pub(super) number: u64,
-    /// Goes into every checksum of the segment, so that bytes of another file, or values
-    /// that look like frames, never pass for its frames.
+    /// Included in every checksum of the segment, so that bytes of another file, or values that look like frames, are
+    /// never taken for its frames.
     pub(super) salt: u64,
-    /// How long the file was made. It is never shorter unless it was damaged.
+    /// The length with which the file was created. A shorter file is damaged.
     pub(super) size: u64,
 }
 
-/// What a snapshot says of itself.
+/// Header of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SnapshotHeader {
     pub(super) store: StoreId,
-    /// The state is the one after this revision.
+    /// The snapshot has the state after this revision.
     pub(super) revision: Revision,
     pub(super) salt: u64,
-    /// The log goes on in this segment: it must be there.
+    /// The log continues in this segment, which must exist.
     pub(super) segment: u64,
 }
 
-/// How far the log reached when this was recorded. The log only grows, so it reaches at least
-/// as far ever after: recording it late, or not at all before a crash, is never wrong.
+/// A position that the log had reached when this was recorded. The log only grows, so it has reached at least this
+/// position ever after: recording it late, or not at all before a crash, is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogEnd {
     pub(super) store: StoreId,
     /// A segment with this number, or a later one, exists.
     pub(super) segment: u64,
-    /// The number the next frame had.
+    /// The sequence number of the next frame.
     pub(super) sequence: u64,
     pub(super) revision: Revision,
 }
 
-/// Why bytes are not a header.
+/// Reason why bytes are not a valid header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {
     UnknownVersion(u32),
@@ -155,8 +154,8 @@ fn decode(magic: [u8; 8], bytes: &[u8]) -> Result<(u32, [u64; 4]), BadHeader> {
         hasher.finalize() == read_u32(bytes, CRC)
     };
     if !(1..=VERSION).contains(&version) {
-        // A later version may compute the checksum differently. One that fits a version we
-        // know shows that the version itself was damaged.
+        // A later version may compute the checksum differently. If the checksum fits a known version, the version
+        // field itself is damaged.
         return Err(match (1..=VERSION).any(matches) {
             true => BadHeader::Damaged("the format version in its header has been changed"),
             false => BadHeader::UnknownVersion(version),
@@ -168,21 +167,21 @@ fn decode(magic: [u8; 8], bytes: &[u8]) -> Result<(u32, [u64; 4]), BadHeader> {
     Ok((version, std::array::from_fn(|field| read_u64(bytes, FIELDS + field * 8))))
 }
 
-/// Reads a little-endian number at an offset the caller knows to be inside.
+/// Reads a little-endian number; the caller has checked the bounds.
 pub(super) fn read_u32(bytes: &[u8], at: usize) -> u32 {
     let mut number = [0; 4];
     number.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(number)
 }
 
-/// Reads a little-endian number at an offset the caller knows to be inside.
+/// Reads a little-endian number; the caller has checked the bounds.
 pub(super) fn read_u64(bytes: &[u8], at: usize) -> u64 {
     let mut number = [0; 8];
     number.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(number)
 }
 
-/// The checksum of a part of a file with this salt.
+/// Checksum of a part of a file with this salt.
 pub(super) fn checksum(salt: u64, parts: &[&[u8]]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_le_bytes());
@@ -200,12 +199,12 @@ pub(super) fn snapshot_name(revision: Revision) -> String {
     format!("snapshot-{:016x}", revision.get())
 }
 
-/// The segment of this name, if it is one.
+/// Parses the number of a segment from its file name.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     numbered(name, "log-")
 }
 
-/// The revision of the snapshot of this name, if it is one.
+/// Parses the revision of a snapshot from its file name.
 pub(super) fn snapshot_revision(name: &str) -> Option<Revision> {
     numbered(name, "snapshot-").map(Revision::new)
 }
@@ -214,16 +213,16 @@ pub(super) fn temporary_name(name: &str) -> String {
     format!("{name}{TEMPORARY_SUFFIX}")
 }
 
-/// The files of a store by what they are.
+/// Files of a store by type.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Inventory {
     /// Numbers of segments, ascending.
     pub(super) segments: Vec<u64>,
     /// Revisions of snapshots, ascending.
     pub(super) snapshots: Vec<Revision>,
-    /// Whether there is a file that says how far the log reaches.
+    /// True if the file `END` exists.
     pub(super) end: bool,
-    /// Files that were being made when the process ended.
+    /// Files that were being created when the process ended.
     pub(super) unfinished: Vec<String>,
 }
 
@@ -261,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_round_trip_and_notice_every_flipped_bit() {
+    fn headers_round_trip_and_detect_every_flipped_bit() {
         let (version, store) = (LOG_VERSION, StoreId(1));
         let header = SegmentHeader { version, store, number: 2, salt: 3, size: 4096 };
         let bytes = header.encode();
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn header_with_a_changed_version_is_damaged_and_one_of_the_future_is_unknown() {
+    fn changed_version_is_damage_and_newer_version_is_unknown() {
         let (version, store) = (LOG_VERSION, StoreId(1));
         let mut bytes = SegmentHeader { version, store, number: 2, salt: 3, size: 4096 }.encode();
         bytes[8] = 9;
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_known_by_their_names() {
+    fn files_are_classified_by_name() {
         let names = [
             "log-0000000000000002",
             "log-0000000000000001",

@@ -1,8 +1,7 @@
-//! Frames: what one sync makes durable together.
+//! Frames: the units that one sync makes durable.
 //!
-//! The writer syncs each frame before it writes the next. So a frame that cannot be read is
-//! a write that was cut short, and was never acknowledged, exactly if no readable frame
-//! follows it; otherwise it is damage to something that was durable.
+//! The writer syncs each frame before it writes the next. So an unreadable frame is an incomplete write, which was
+//! never acknowledged, exactly if no readable frame follows it; otherwise durable data is damaged.
 
 use coracle_base::Timestamp;
 
@@ -15,40 +14,40 @@ const MAGIC: u32 = u32::from_le_bytes(*b"CFr1");
 
 pub(super) const FRAME_HEADER_BYTES: usize = 40;
 
-/// Frames begin at multiples of this, which is what a search for them steps by.
+/// Frames begin at multiples of this; searches for frames advance by it.
 pub(super) const FRAME_ALIGN: usize = 8;
 
-/// No frame is longer: a batch and the largest transaction that may come on top of it.
+/// Maximum length of a frame: a batch and the largest transaction that can exceed its limit.
 pub(super) const MAX_FRAME_BYTES: usize = 16 << 20;
 
-/// Room kept at the end of every segment for the frame that names the next one: a header, one
-/// byte and the longest varint.
+/// Space reserved at the end of every segment for the frame that names the next segment: a header, one byte and the
+/// longest varint.
 pub(super) const CONTINUES_BYTES: u64 = (FRAME_HEADER_BYTES + 1 + 10).next_multiple_of(FRAME_ALIGN) as u64;
 
-/// The fixed part of a frame.
+/// The fixed-size header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     crc: u32,
     pub(super) payload_len: usize,
     pub(super) records: u32,
-    /// Counts all frames of the log, so that a lost one is noticed.
+    /// Number of the frame in the whole log, to detect missing frames.
     pub(super) sequence: u64,
-    /// The store's revision before this frame.
+    /// Revision of the store before this frame.
     pub(super) base: Revision,
     pub(super) at: Timestamp,
 }
 
-/// Why bytes are not a frame.
+/// Reason why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotAFrame {
-    /// Nothing but zeros where a header would be: nothing was written here.
+    /// Only zeros in place of a header: nothing was written here.
     Blank,
-    /// Something else.
+    /// Anything else.
     Broken(&'static str),
 }
 
 impl FrameHeader {
-    /// Whether a frame could begin with these bytes.
+    /// Returns true if a frame could begin with these bytes.
     pub(super) fn may_begin_with(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC.to_le_bytes())
     }
@@ -78,7 +77,7 @@ impl FrameHeader {
         checksum(salt, &[&header[8..], payload]) == self.crc
     }
 
-    /// Bytes the frame takes up, header and padding included.
+    /// Bytes of the frame, including header and padding.
     pub(super) fn total_len(&self) -> u64 {
         padded(FRAME_HEADER_BYTES + self.payload_len) as u64
     }
@@ -88,14 +87,14 @@ fn padded(len: usize) -> usize {
     len.next_multiple_of(FRAME_ALIGN)
 }
 
-/// Builds one frame after another in the same buffer.
+/// Builds frames in a reusable buffer.
 #[derive(Default)]
 pub(super) struct FrameBuilder {
     bytes: Vec<u8>,
     records: u32,
 }
 
-/// The buffer goes back to this after a frame that needed more.
+/// Capacity to which the buffer shrinks after a larger frame.
 const BUFFER_KEPT: usize = 1 << 20;
 
 impl FrameBuilder {
@@ -119,12 +118,12 @@ impl FrameBuilder {
         self.bytes.len().saturating_sub(FRAME_HEADER_BYTES)
     }
 
-    /// How long the finished frame will be.
+    /// Length of the finished frame.
     pub(super) fn total_len(&self) -> u64 {
         padded(self.bytes.len()) as u64
     }
 
-    /// The finished bytes, to be written with one call. Once for each [`Self::clear`].
+    /// Returns the finished bytes, to be written with one call. Call once per [`Self::clear`].
     pub(super) fn finish(&mut self, salt: u64, sequence: u64, base: Revision, at: Timestamp) -> &[u8] {
         let payload_len = (self.bytes.len() - FRAME_HEADER_BYTES) as u32;
         self.bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -140,7 +139,7 @@ impl FrameBuilder {
     }
 }
 
-/// All records of a frame whose checksum matched.
+/// Decodes all records of a frame whose checksum matched.
 pub(super) fn records(header: &FrameHeader, payload: &[u8]) -> Result<Vec<Record>, Malformed> {
     let records = record::decode_all(payload)?;
     if records.len() != header.records as usize {

@@ -1,4 +1,4 @@
-//! Opening a store: its files become an index, a history and a log to go on with.
+//! Opens a store: builds index, history and log from its files.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::history::History;
 use crate::index::{Change, Index};
 use crate::revision::Revision;
 
-/// A store ready to be served.
+/// A store that is ready to serve.
 pub(super) struct Loaded {
     pub(super) index: Index,
     pub(super) history: History,
@@ -38,7 +38,7 @@ pub(super) fn load(files: &Arc<dyn Files>, options: &Options) -> Result<Loaded> 
             file = torn.file,
             offset = torn.offset,
             bytes = torn.bytes,
-            "removing a write that was cut short; it was never acknowledged"
+            "removing an incomplete write, which was never acknowledged"
         );
     }
     remove_torn(files, &scan)?;
@@ -48,7 +48,7 @@ pub(super) fn load(files: &Arc<dyn Files>, options: &Options) -> Result<Loaded> 
     Ok(Loaded { index: loader.index, history: loader.history, log: start(scan) })
 }
 
-/// Builds the state from what the files contain.
+/// Builds the state from the files' contents.
 pub(super) struct Loader {
     pub(super) index: Index,
     pub(super) history: History,
@@ -82,7 +82,7 @@ impl Sink for Loader {
     }
 
     fn compacted(&mut self, oldest: Revision) {
-        // At once, so that reading a long log needs no more memory than writing it did.
+        // Immediately, so that reading a long log needs no more memory than writing it.
         let dead = self.history.forget(oldest);
         dead.iter().for_each(|tombstone| self.index.purge(tombstone));
     }
@@ -92,7 +92,7 @@ fn start(scan: Scan) -> LogStart {
     let mut segments = scan.segments.into_iter();
     let mut sealed: Vec<_> = segments.by_ref().take(scan.tail).map(|scanned| seal(&scanned)).collect();
     let tail = segments.next().expect("a scan has at least the segment of its tail");
-    // Empty segments of an older format are not written into, but keep their numbers.
+    // Empty segments of an older format are not written to, but keep their numbers.
     let (old, spares): (Vec<_>, Vec<_>) =
         segments.partition(|scanned| scanned.segment.header.version < LOG_VERSION);
     sealed.extend(old.iter().map(seal));
@@ -112,8 +112,8 @@ fn seal(scanned: &ScannedSegment) -> Sealed {
     Sealed { number: header.number, last: scanned.last, bytes: header.size }
 }
 
-/// Records the end of a log that has no record of it: one of an older format, or one whose
-/// making was cut short. Before anything is written in today's format, which needs the record.
+/// Records the end of a log without such a record: of an older format, or one whose creation was interrupted. Must
+/// happen before anything is written in the current format, which requires the record.
 fn record_end(files: &dyn Files, scan: &Scan) -> Result<()> {
     if scan.recorded_end.known().is_some() {
         return Ok(());
@@ -123,7 +123,7 @@ fn record_end(files: &dyn Files, scan: &Scan) -> Result<()> {
     end::write(files, &LogEnd { store, segment, sequence, revision })
 }
 
-/// Blanks out what a write that was cut short has left, so that the space can be used.
+/// Overwrites an incomplete write with zeros, so that the space can be used.
 fn remove_torn(files: &dyn Files, scan: &Scan) -> Result<()> {
     for scanned in &scan.segments[scan.tail..] {
         if scanned.written_end > scanned.end {
@@ -147,7 +147,7 @@ fn remove_unfinished(files: &dyn Files) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a snapshot has replaced, in case the process ended before it could.
+/// Removes files that a snapshot has replaced, in case the process ended before it could.
 fn remove_superfluous(files: &dyn Files, scan: &Scan) -> Result<()> {
     let inventory = inventory(files)?;
     let first = scan.segments[0].segment.header.number;

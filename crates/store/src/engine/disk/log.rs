@@ -1,4 +1,4 @@
-//! The writing end of the log: frames into the active segment, the next segment made ahead.
+//! The write side of the log: appends frames to the active segment, and creates the next segment ahead.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,38 +15,37 @@ use super::segment::{Segment, SegmentPlan};
 use crate::error::{Error, Result};
 use crate::revision::Revision;
 
-/// The first segment of a new store. Small, so that a short-lived cluster starts at once and
-/// costs little; each following one is larger, up to [`super::Options::segment_bytes`].
+/// Size of a new store's first segment. Small, so that a short-lived cluster starts fast and costs little; each
+/// following one is larger, up to [`super::Options::segment_bytes`].
 pub(super) const FIRST_SEGMENT_BYTES: u64 = 256 << 10;
 const SEGMENT_GROWTH: u64 = 4;
 
-/// A segment that no longer changes.
+/// A full segment, which no longer changes.
 #[derive(Clone, Debug)]
 pub(super) struct Sealed {
     pub(super) number: u64,
-    /// The store's revision at its end.
+    /// Revision of the store at its end.
     pub(super) last: Revision,
     pub(super) bytes: u64,
 }
 
-/// The sealed segments, shared with the keeper, which removes those a snapshot has made
-/// superfluous.
+/// Sealed segments, shared with the keeper, which removes those that a snapshot has replaced.
 #[derive(Default)]
 pub(super) struct SealedList(Mutex<Vec<Sealed>>);
 
 impl SealedList {
     pub(super) fn lock(&self) -> MutexGuard<'_, Vec<Sealed>> {
-        // Pushes and removals are single steps: the list is whole even after a panic.
+        // Pushes and removals are single steps, so a poisoned lock guards valid data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where to go on writing: what recovery found, or a new log.
+/// The position from which to write: found by recovery, or of a new log.
 pub(super) struct LogStart {
     pub(super) store: StoreId,
     pub(super) active: Segment,
     pub(super) offset: u64,
-    /// Empty segments behind the active one.
+    /// Empty segments after the active one.
     pub(super) spares: Vec<Segment>,
     pub(super) sealed: Vec<Sealed>,
     pub(super) sequence: u64,
@@ -60,17 +59,17 @@ pub(super) struct Log {
     rng: Rng,
     active: Segment,
     offset: u64,
-    /// Ascending by number; the last one may still be in the making.
+    /// In ascending order of numbers; the last one may still be being created.
     spares: Vec<Segment>,
     making: Option<JoinHandle<Result<Segment>>>,
     sealed: Arc<SealedList>,
     sequence: u64,
-    /// The revision at the end of what is durable.
+    /// The revision at the end of the durable log.
     revision: Revision,
 }
 
 impl Log {
-    /// Makes the first segment of a new store.
+    /// Creates the first segment of a new store.
     pub(super) fn create(files: &dyn Files, rng: &mut Rng, segment_bytes: u64) -> Result<LogStart> {
         let store = StoreId::random(rng);
         let plan = SegmentPlan {
@@ -119,16 +118,16 @@ impl Log {
         self.store
     }
 
-    /// Writes a frame and syncs it. After [`Error::DiskFull`] nothing has changed and it may
-    /// be tried again; after any other error what is on the disk is unknown.
+    /// Writes a frame and syncs it. After [`Error::DiskFull`] nothing has changed and the call may be repeated; after
+    /// any other error the state on disk is unknown.
     pub(super) fn append(&mut self, frame: &mut FrameBuilder, last: Revision, at: Timestamp) -> Result<()> {
         let len = frame.total_len();
         let full = self.offset + len + CONTINUES_BYTES > self.active.header.size;
-        // Older programs would not understand what is written today.
+        // Older programs do not understand the current format.
         if full || self.active.header.version < LOG_VERSION {
             self.roll(len, at)?;
         }
-        // Not before: the checksum depends on the segment it goes to.
+        // Not earlier, because the checksum depends on the segment.
         self.write(frame, at)?;
         self.revision = last;
         self.prepare_ahead();
@@ -149,12 +148,12 @@ impl Log {
         Ok(())
     }
 
-    /// Never reported as a full disk: after a failed sync nothing can simply be tried again.
+    /// Never reported as a full disk: a failed sync cannot be retried.
     fn sync_error(&self, name: &str, source: io::Error) -> Error {
         Error::Io { operation: "sync", path: self.files.path(name), source: Arc::new(source) }
     }
 
-    /// Makes the next segment unless it is there already: fails while the disk is full.
+    /// Creates the next segment if it does not exist. Fails while the disk is full.
     pub(super) fn make_room(&mut self) -> Result<()> {
         if self.spares.is_empty() {
             let next = self.next_segment(0)?;
@@ -163,12 +162,12 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on in the next segment, which has room for `len` bytes.
+    /// Switches to the next segment, which has space for `len` bytes.
     fn roll(&mut self, len: u64, at: Timestamp) -> Result<()> {
         let next = loop {
             match self.next_segment(len)? {
                 next if next.header.size >= HEADER_BYTES + len + CONTINUES_BYTES => break next,
-                // Too small for this frame: stays in the log as an empty segment.
+                // Too small for this frame: it stays in the log as an empty segment.
                 small => self.seal(&small),
             }
         };
@@ -182,8 +181,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes into the full segment where the log goes on. The next one is durable already, so
-    /// from here on its loss is noticed, even if nothing has been written into it.
+    /// Writes the number of the next segment into the full one. The next one is durable already, so from now on its
+    /// loss is detected, even if it is empty.
     fn name_next(&mut self, segment: u64, at: Timestamp) -> Result<()> {
         if self.active.header.version < LOG_VERSION {
             return Ok(());
@@ -194,7 +193,7 @@ impl Log {
         self.write(&mut frame, at)
     }
 
-    /// Records how far the log reaches now, after the last write.
+    /// Records the position that the log has reached, after the last write.
     pub(super) fn record_end(&self) -> Result<()> {
         let (segment, sequence) = (self.active.header.number, self.sequence);
         end::write(&*self.files, &LogEnd { store: self.store, segment, sequence, revision: self.revision })
@@ -212,7 +211,7 @@ impl Log {
         if !self.spares.is_empty() {
             return Ok(self.spares.remove(0));
         }
-        // A failure in the background (a full disk, mostly) may be over by now.
+        // A failure in the background, mostly a full disk, may be over by now.
         if let Some(Ok(segment)) = self.making.take().map(join) {
             return Ok(segment);
         }
@@ -228,7 +227,7 @@ impl Log {
         SegmentPlan { store: self.store, number, salt: self.rng.u64(), size }
     }
 
-    /// Has the next segment made by another thread once this one is half full.
+    /// Starts a thread that creates the next segment once the active one is half full.
     fn prepare_ahead(&mut self) {
         let half_full = self.offset > self.active.header.size / 2;
         if !half_full || !self.spares.is_empty() || self.making.is_some() {
@@ -237,17 +236,17 @@ impl Log {
         let plan = self.plan_next();
         let files = self.files.clone();
         let make = move || Segment::create(&*files, plan);
-        // Without a thread the segment is made when it is needed, which is only slower.
+        // Without a thread the segment is created when it is needed, which is only slower.
         self.making = std::thread::Builder::new().name("store-segment".into()).spawn(make).ok();
     }
 
-    /// Waits for the thread that makes the next segment, if there is one.
+    /// Waits for the thread that creates the next segment, if there is one.
     pub(super) fn finish(&mut self) {
         self.making.take().map(join);
     }
 }
 
 fn join(thread: JoinHandle<Result<Segment>>) -> Result<Segment> {
-    // A panic there has been printed; treated like any failure to make the segment.
+    // The panic has been printed; handled like any failure to create the segment.
     thread.join().unwrap_or(Err(Error::Closed))
 }

@@ -1,9 +1,8 @@
-//! The default engine: an append-only log with group commit, and everything in memory.
+//! The default engine: an append-only log with group commit; all data is in memory.
 //!
-//! A Kubernetes store fits into memory and has to be there to serve watches, so the disk is
-//! only ever written to, but for opening. The log begins where the kept history begins: a
-//! snapshot is taken of the state *before* the oldest revision kept, so a reopened store
-//! has its whole history again. See `docs/format.md` for the bytes.
+//! The data of a Kubernetes cluster fits into memory, and must be there to serve watches, so the disk is only written
+//! to, except when the store is opened. The log begins where the kept history begins: a snapshot has the state
+//! *before* the oldest kept revision, so a reopened store has its whole history. See `docs/format.md` for the format.
 
 mod check;
 mod damage;
@@ -55,23 +54,22 @@ use crate::txn::{Committed, Txn};
 /// Settings of the disk engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
     /// How much history to keep.
     pub compaction: CompactionPolicy,
-    /// The largest log segment, unless a single batch needs more. Segments are filled with
-    /// zeros ahead, so this is also about what lies unused on the disk.
+    /// Maximum size of a log segment, unless a single batch needs more. Segments are zero-filled in advance, so this
+    /// also limits unused space on disk.
     pub segment_bytes: u64,
-    /// A snapshot is made when it frees at least this much of the log, and at least as much
-    /// as it takes up itself, so that no more than half of all writing is snapshots.
+    /// A snapshot is written when it frees at least this much of the log, and at least as much as its own size, so
+    /// that at most half of all writes are snapshots.
     ///
-    /// This bounds the log. It holds what the history holds, what is current and was written
-    /// within the history (`bytes` of [`crate::Stats`] at most), what a snapshot would free (less
-    /// than the larger of `bytes` and this), and parts of segments: the one that history begins
-    /// in, the active one and the one made ahead. With the defaults, that is no more than twice
-    /// (`bytes` + `history_bytes`) and 128 MiB.
+    /// This bounds the log. It holds the history, current values written within the history (at most `bytes` of
+    /// [`crate::Stats`]), data that a snapshot would free (less than the larger of `bytes` and this), and parts of
+    /// segments: the one in which the history begins, the active one and the next one. With the defaults, that is at
+    /// most twice (`bytes` + `history_bytes`) and 128 MiB.
     pub snapshot_min_bytes: u64,
-    /// Where store identities and salts come from.
+    /// Source of store ids and salts.
     pub rng: Rng,
 }
 
@@ -87,19 +85,19 @@ impl Default for Options {
     }
 }
 
-/// Opens the store in a directory, or makes one. Needs a tokio runtime for its tasks.
+/// Opens the store in a directory, or creates one. Needs a tokio runtime for its tasks.
 pub async fn open(dir: &Path, options: Options) -> Result<Store> {
     let dir = dir.to_owned();
     open_with(move || Ok(Arc::new(RealFiles::open_or_create(&dir)?) as Arc<dyn Files>), options).await
 }
 
-/// Opens a store that must be there already.
+/// Opens an existing store.
 pub async fn open_existing(dir: &Path, options: Options) -> Result<Store> {
     let dir = dir.to_owned();
     open_with(move || Ok(Arc::new(RealFiles::open_existing(&dir)?) as Arc<dyn Files>), options).await
 }
 
-/// Opens the store on a file layer of the caller's, such as one that fails on purpose.
+/// Opens the store on the caller's file layer, such as one that injects failures.
 #[cfg(any(test, feature = "testing"))]
 pub async fn open_on(files: Arc<dyn Files>, options: Options) -> Result<Store> {
     open_with(move || Ok(files), options).await
@@ -148,8 +146,8 @@ impl Disk {
         self.writer.compacted(oldest).await
     }
 
-    /// Makes a snapshot if enough of the log is superfluous once history begins with `oldest`.
-    /// Never beside a compaction, which would cut off versions that the snapshot still reads.
+    /// Writes a snapshot if enough of the log is superfluous once history begins at `oldest`. Must not run
+    /// concurrently with a compaction, which would remove versions that the snapshot still reads.
     async fn snapshot_if_due(&self, oldest: Revision) -> Result<()> {
         let base = Revision::new(oldest.get() - 1);
         let index = self.local.snapshot();
@@ -192,9 +190,9 @@ impl Writer for Disk {
         Box::pin(async move {
             self.local.check_compactable(oldest)?;
             let oldest = oldest.max(self.local.history.oldest());
-            // The snapshot first: the log shrinks before the history that it is measured by does.
+            // The snapshot first, so that the log shrinks before the history with which it is compared.
             let snapshot = self.snapshot_if_due(oldest).await;
-            // Also if the snapshot failed, on a full disk for instance: memory must not grow.
+            // Even if the snapshot failed, for example on a full disk, because memory must not grow.
             self.compact_history(oldest).await?;
             snapshot
         })
@@ -222,7 +220,7 @@ impl Writer for Disk {
                     outcome = Err(Error::Internal("the writer's thread panicked".to_owned()));
                 }
             }
-            // Handles to the closed store may live on; the directory is free all the same.
+            // Handles to the closed store may live on; the directory is released anyway.
             self.files.unlock();
             outcome
         })

@@ -1,4 +1,4 @@
-//! Records: what frames consist of.
+//! Records, of which frames consist.
 
 use bytes::Bytes;
 use coracle_base::Timestamp;
@@ -9,17 +9,17 @@ use crate::packed;
 use crate::revision::Revision;
 use crate::txn::MAX_VALUE_BYTES;
 
-/// One thing that happened.
+/// A logged event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// A transaction was committed; it makes the next revision.
+    /// A committed transaction, which creates the next revision.
     Commit(Vec<Change>),
-    /// History before this revision was given up.
+    /// History before this revision was discarded.
     Compacted { oldest: Revision },
-    /// The store was closed in good order.
+    /// The store was closed cleanly.
     Closed,
-    /// The log goes on in this segment, which was durable before this was written. The last
-    /// record of a segment that is full, so that the loss of the next one is noticed.
+    /// The log continues in this segment, which was durable before this record was written. The last record of a full
+    /// segment, so that the loss of the next segment is detected.
     Continues { segment: u64 },
 }
 
@@ -32,12 +32,12 @@ const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const DELETE_PREFIX: u8 = 3;
 
-/// Set on a put whose value is stamped, or whose key expires.
+/// Flags of a put whose value is stamped, or whose key expires.
 const HAS_STAMP: u8 = 0x40;
 const EXPIRES: u8 = 0x80;
 
-/// Set on a put whose value is packed, as long values are in memory: what the log takes up on
-/// the disk then follows what the history takes up in memory.
+/// Flag of a put whose value is packed, as long values are in memory: the log's size on disk then follows the
+/// history's size in memory.
 const PACKED: u8 = 0x20;
 
 pub(super) fn encode(record: &Record, out: &mut Vec<u8>) {
@@ -106,7 +106,7 @@ fn decode(decoder: &mut Decoder<'_>) -> Result<Record, Malformed> {
     match decoder.byte()? {
         COMMIT => {
             let count = decoder.varint()?;
-            // Not reserved ahead: the count is not to be trusted with an allocation.
+            // Without reserving capacity, because the count is untrusted.
             let changes: Result<Vec<_>, _> = (0..count).map(|_| decode_change(decoder)).collect();
             Ok(Record::Commit(changes?))
         }
@@ -149,7 +149,7 @@ fn decode_put(tag: u8, decoder: &mut Decoder<'_>) -> Result<Change, Malformed> {
 
 fn decode_packed(decoder: &mut Decoder<'_>) -> Result<Bytes, Malformed> {
     let length = usize::try_from(decoder.varint()?).map_err(|_| Malformed)?;
-    // Before the length is trusted with an allocation.
+    // Checked before allocating, because the length is untrusted.
     if length > MAX_VALUE_BYTES {
         return Err(Malformed);
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn record_with_a_long_repetitive_value_is_written_packed_and_read_whole() {
+    fn long_repetitive_value_is_written_packed() {
         let value = Bytes::from(b"as schemas have it ".repeat(4_000));
         let put = |value: &Bytes| {
             let (key, value) = (Bytes::from_static(b"k"), value.clone());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_outside_its_value_is_refused() {
+    fn stamp_outside_its_value_is_rejected() {
         let change = Change::Put {
             key: Bytes::from_static(b"k"),
             value: Bytes::new(),

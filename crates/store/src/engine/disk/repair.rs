@@ -1,7 +1,7 @@
-//! Giving up what damage has made useless.
+//! Repairs a damaged store by discarding what follows the damage.
 //!
-//! A repair first reads the files as they would be afterwards and refuses if that would be no
-//! store. Nothing is deleted: files that are given up get another name.
+//! A repair first reads the files as they would be afterwards, and fails if they would not be a valid store. Nothing
+//! is deleted: discarded files are renamed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,34 +19,34 @@ use super::segment::{Segment, SegmentPlan, blank};
 use crate::error::{Error, Result};
 use crate::revision::Revision;
 
-/// Where to cut off the log, or the snapshot to give up.
+/// The position at which to truncate the log, or the snapshot to discard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TruncateAt {
     /// The file's name.
     pub file: String,
-    /// The first byte to give up. 0 gives up the whole file.
+    /// The first byte to discard. 0 discards the whole file.
     pub offset: u64,
 }
 
 /// The result of a repair.
 #[derive(Clone, Debug)]
 pub struct Repaired {
-    /// The latest revision that is left.
+    /// The latest remaining revision.
     pub revision: Revision,
-    /// Copies of what was given up.
+    /// Paths of the discarded data.
     pub set_aside: Vec<PathBuf>,
 }
 
-/// Gives up everything in the log from a place on, or a snapshot. Whatever is given up is kept
-/// beside it, in files ending in `.discarded`.
+/// Discards everything in the log from a position on, or a snapshot. Discarded data is kept in files ending in
+/// `.discarded`.
 ///
 /// # Errors
-/// [`Error::Config`] for a place that leaves no store behind; then nothing has changed.
+/// [`Error::Config`] for a position that would leave no store; nothing has changed then.
 pub fn repair(dir: &Path, at: &TruncateAt) -> Result<Repaired> {
     repair_on(&RealFiles::open_existing(dir)?, at)
 }
 
-/// A repair on a file layer of the caller's.
+/// Repairs files on the caller's file layer.
 #[cfg(any(test, feature = "testing"))]
 pub fn repair_files(files: &dyn Files, at: &TruncateAt) -> Result<Repaired> {
     repair_on(files, at)
@@ -73,7 +73,7 @@ fn repair_on(files: &dyn Files, at: &TruncateAt) -> Result<Repaired> {
 fn refused(at: &TruncateAt, reason: &str) -> Error {
     let TruncateAt { file, offset } = at;
     Error::Config(format!(
-        "cannot cut at {file}:{offset}: {reason}; `coracle store check` names the place to cut at"
+        "cannot cut at {file}:{offset}: {reason}; `coracle store check` prints a position at which to cut"
     ))
 }
 
@@ -83,40 +83,40 @@ fn inventory(files: &dyn Files) -> Result<Inventory> {
 }
 
 fn discard_snapshots(files: &dyn Files, from: Revision) -> Result<Vec<PathBuf>> {
-    let doomed = inventory(files)?.snapshots.into_iter().filter(|revision| *revision >= from);
-    doomed.map(|revision| discard(files, &snapshot_name(revision))).collect()
+    let discarded_revisions = inventory(files)?.snapshots.into_iter().filter(|revision| *revision >= from);
+    discarded_revisions.map(|revision| discard(files, &snapshot_name(revision))).collect()
 }
 
 fn cut_log(files: &dyn Files, scan: &Scan, segment: u64, offset: u64) -> Result<Vec<PathBuf>> {
     let next = scan.continues.unwrap_or(segment).max(segment);
     let (store, sequence, revision) = (scan.store, scan.next_sequence, scan.revision);
-    // First of all: the files below may go only once nothing says that they must be there.
+    // First, because files may be removed only after the record of the end no longer requires them.
     end::write(files, &LogEnd { store, segment: next, sequence, revision })?;
-    let kept = |number: u64| Cut::Log { segment, offset }.keeps_segment(number);
+    let is_kept = |number: u64| Cut::Log { segment, offset }.keeps_segment(number);
     let mut set_aside = Vec::new();
-    for number in inventory(files)?.segments.into_iter().filter(|number| !kept(*number)).rev() {
+    for number in inventory(files)?.segments.into_iter().filter(|number| !is_kept(*number)).rev() {
         set_aside.push(discard(files, &segment_name(number))?);
     }
-    if kept(segment) {
+    if is_kept(segment) {
         set_aside.push(copy_aside(files, &segment_name(segment))?);
         blank_from(files, segment, offset)?;
     }
     let mut rng = Rng::from_entropy();
-    for number in (segment..=next).filter(|number| !kept(*number)) {
+    for number in (segment..=next).filter(|number| !is_kept(*number)) {
         let plan = SegmentPlan { store, number, salt: rng.u64(), size: FIRST_SEGMENT_BYTES };
         Segment::create(files, plan)?;
     }
     Ok(set_aside)
 }
 
-/// Blanks a segment from the offset to where it was made to end, even if it has lost its end.
+/// Overwrites a segment with zeros from the offset to its original length, even if the file has been shortened.
 fn blank_from(files: &dyn Files, number: u64, offset: u64) -> Result<()> {
     let segment = Segment::open(files, number).map_err(|fault| fault.into_error(files))?;
     blank(&segment, offset.max(HEADER_BYTES), segment.header.size)
         .map_err(|source| io_error("write", &files.path(&segment_name(number)), source))
 }
 
-/// A name for what is given up that no earlier repair has used.
+/// A file name for discarded data that no earlier repair has used.
 fn discarded_name(files: &dyn Files, name: &str) -> Result<String> {
     let names = files.list().map_err(|source| io_error("list", &files.path(""), source))?;
     let numbered = (2_u32..).map(|n| format!("{name}.{n}.discarded"));

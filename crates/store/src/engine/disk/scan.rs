@@ -1,12 +1,12 @@
-//! Reading a store's files: for opening it, and for checking it without touching anything.
+//! Reads a store's files, to open the store or to check it without changes.
 //!
-//! What the log promised is told by its sequence: frames count without gaps from segment to
-//! segment. Bytes behind the last frame that are no frame are a write cut short, which
-//! nobody was told of. A frame found behind unreadable bytes, a count that skips, or a log that
-//! ends before its recorded end means that something durable is gone; then nothing is opened.
+//! The sequence of frames shows whether the log is complete: frames are numbered without gaps across segments. Bytes
+//! after the last frame that are not a frame are an incomplete, unacknowledged write. A frame after unreadable bytes,
+//! a gap in the numbers, or a log that ends before its recorded end means that durable data is missing; the store is
+//! then not opened.
 //!
-//! The files can also be read as they would be after a repair (see [`Cut`]), which is how the
-//! way out of damage is found.
+//! The files can also be read as they would be after a repair (see [`Cut`]), which determines how to recover from
+//! damage.
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -32,26 +32,26 @@ use crate::index::Change;
 use crate::revision::Revision;
 use crate::transfer::Progress;
 
-/// Receives what the files contain, in order.
+/// Receives the contents of the files, in order.
 pub(super) trait Sink {
     /// The files begin with the state after this revision.
     fn begin(&mut self, revision: Revision);
     fn entry(&mut self, parts: &EntryParts);
-    /// A commit that makes the next revision. False if it cannot be one.
+    /// A commit that creates the next revision. Returns false if it is invalid.
     fn commit(&mut self, changes: &[Change], at: Timestamp) -> bool;
     fn compacted(&mut self, oldest: Revision);
 }
 
-/// What was found.
+/// The result of a scan.
 pub(super) struct Scan {
     pub(super) store: StoreId,
     pub(super) revision: Revision,
     pub(super) next_sequence: u64,
     /// Empty only for a cut that leaves a snapshot and no log.
     pub(super) segments: Vec<ScannedSegment>,
-    /// Which of `segments` the log goes on in; those behind it have no frame.
+    /// Index of the segment in which the log continues; those after it have no frame.
     pub(super) tail: usize,
-    /// The segment that the last record names as the next, if that is the last record.
+    /// The next segment, if the last record names it.
     pub(super) continues: Option<u64>,
     pub(super) recorded_end: RecordedEnd,
     pub(super) closed_cleanly: bool,
@@ -61,11 +61,11 @@ pub(super) struct Scan {
 pub(super) struct ScannedSegment {
     pub(super) segment: Segment,
     pub(super) frames: u64,
-    /// The store's revision at its end.
+    /// Revision of the store at its end.
     pub(super) last: Revision,
-    /// Where its frames end.
+    /// Offset at which its frames end.
     pub(super) end: u64,
-    /// Where whatever was written behind them ends.
+    /// Offset at which bytes written after them end.
     pub(super) written_end: u64,
 }
 
@@ -76,15 +76,14 @@ impl ScannedSegment {
 }
 
 impl Scan {
-    /// A write that was cut short, if there is one.
+    /// The incomplete write, if there is one.
     pub(super) fn torn(&self) -> Option<Torn> {
         let torn = self.segments[self.tail..].iter().find(|segment| segment.written_end > segment.end)?;
         Some(Torn { file: segment_name(torn.number()), offset: torn.end, bytes: torn.written_end - torn.end })
     }
 }
 
-/// Reads everything there is, or what a cut would leave of it. `None` for a directory without
-/// a store.
+/// Reads all files, or what remains of them after a cut. `None` for a directory without a store.
 pub(super) fn scan(
     files: &dyn Files,
     sink: &mut dyn Sink,
@@ -109,7 +108,7 @@ pub(super) fn scan(
 fn total_bytes(files: &dyn Files, inventory: &Inventory) -> u64 {
     let segments = inventory.segments.iter().map(|number| segment_name(*number));
     let snapshot = inventory.snapshots.last().map(|revision| snapshot_name(*revision));
-    // Only for the progress bar; what cannot be opened is reported when it is read.
+    // Only for the progress bar; files that cannot be opened are reported when they are read.
     let size = |name: String| files.size(&name).unwrap_or(0);
     segments.chain(snapshot).map(size).sum()
 }
@@ -123,14 +122,14 @@ struct Scanner<'a> {
     cut: Option<Cut>,
 }
 
-/// How far the log has been read.
+/// Position up to which the log has been read.
 struct Position {
-    /// The count the next frame must carry; `None` before the first one of a log whose
-    /// beginning a snapshot has replaced.
+    /// Expected number of the next frame; `None` before the first one if a snapshot has replaced the beginning of the
+    /// log.
     sequence: Option<u64>,
     revision: Revision,
     closed: bool,
-    /// The last record so far says that the log goes on in this segment.
+    /// The next segment, if the last record read so far names it.
     continues: Option<u64>,
 }
 
@@ -186,7 +185,7 @@ impl Scanner<'_> {
             files: reports,
         };
         match self.cut {
-            // A repair restores the end of the file it cuts, and records where the log ends now.
+            // A repair restores the end of the file that it cuts, and records the new end of the log.
             Some(Cut::Log { segment, offset }) => {
                 check_place(&scan, segment, offset)?;
                 check_whole(&scan, |number| number != segment)?;
@@ -200,7 +199,7 @@ impl Scanner<'_> {
         Ok(scan)
     }
 
-    /// The recorded end. One that no other file agrees with belongs to another store.
+    /// The recorded end. One that does not match the other files belongs to another store.
     fn recorded_end(&self, inventory: &Inventory) -> Result<RecordedEnd, Fault> {
         let recorded = end::read(self.files, inventory.end)?;
         let Some(end) = recorded.known() else { return Ok(recorded) };
@@ -222,7 +221,7 @@ impl Scanner<'_> {
         (self.progress)(Progress { done: self.done, total: self.total });
     }
 
-    /// The segments the state is made of: without gaps, from the one the snapshot names on.
+    /// The segments that make up the state: without gaps, starting with the one that the snapshot names.
     fn needed_segments(
         &self,
         inventory: &Inventory,
@@ -241,7 +240,7 @@ impl Scanner<'_> {
         let gap = (first..).zip(&needed).find(|(expected, found)| expected != *found);
         let missing = match gap {
             Some((expected, _)) => Some(expected),
-            // Without any log a snapshot is a store only after a repair, which makes a new one.
+            // A snapshot without a log is valid only after a repair, which creates a new log.
             None => (needed.is_empty() && !self.gives_up(first)).then_some(first),
         };
         match missing {
@@ -250,7 +249,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether the cut gives up this segment altogether.
+    /// Returns true if the cut discards the whole segment.
     fn gives_up(&self, segment: u64) -> bool {
         self.cut.is_some_and(|cut| !cut.keeps_segment(segment))
     }
@@ -345,7 +344,7 @@ impl Scanner<'_> {
         Ok(ScannedSegment { segment, frames, last: position.revision, end, written_end })
     }
 
-    /// Where the cut ends this segment.
+    /// Offset at which the cut ends this segment.
     fn limit(&self, number: u64) -> Option<u64> {
         match self.cut {
             Some(Cut::Log { segment, offset }) if segment == number => Some(offset),
@@ -362,9 +361,8 @@ impl Scanner<'_> {
         state_at: Revision,
         position: &mut Position,
     ) -> Result<(), Fault> {
-        let nonsense = || {
-            Damage::in_segment(number, offset, "a frame's checksum matches but its contents make no sense")
-        };
+        let nonsense =
+            || Damage::in_segment(number, offset, "a frame's checksum matches but its content is invalid");
         let records = frame::records(header, payload).map_err(|_| nonsense())?;
         position.closed = false;
         position.continues = None;
@@ -372,8 +370,8 @@ impl Scanner<'_> {
             match record {
                 Record::Commit(changes) => {
                     position.revision = position.revision.next();
-                    let known = position.revision <= state_at;
-                    if !known && !self.sink.commit(&changes, header.at) {
+                    let is_in_snapshot = position.revision <= state_at;
+                    if !is_in_snapshot && !self.sink.commit(&changes, header.at) {
                         return Err(nonsense().into());
                     }
                 }
@@ -396,7 +394,7 @@ impl Scanner<'_> {
         let behind = reader.any_frame_behind().map_err(|source| io_error("read", &path, source))?;
         let Some(behind) = behind else { return Ok(()) };
         let what = match stop {
-            NotAFrame::Blank => "a frame has been blanked out",
+            NotAFrame::Blank => "a frame has been overwritten with zeros",
             NotAFrame::Broken(what) => what,
         };
         let detail = format!("{what}, and a whole frame follows at offset {behind}");
@@ -404,7 +402,7 @@ impl Scanner<'_> {
     }
 }
 
-/// A frame must follow the one before it, wherever that was.
+/// Checks that a frame follows its predecessor, which may be in an earlier segment.
 fn check_order(
     number: u64,
     offset: u64,
@@ -414,7 +412,7 @@ fn check_order(
     before: Option<&ScannedSegment>,
 ) -> Result<(), Fault> {
     let Some(expected) = position.sequence else {
-        // The first frame after a snapshot may begin before it, but not after it.
+        // The first frame after a snapshot may begin before the snapshot's revision, but not after it.
         if header.base > state_at {
             let detail = format!("revisions {} to {} are missing", state_at.next(), header.base);
             let (number, offset) = before.map_or((number, offset), |before| (before.number(), before.end));
@@ -431,7 +429,7 @@ fn check_order(
     if offset != HEADER_BYTES {
         return Err(Damage::in_segment(number, offset, detail).into());
     }
-    // The gap is where the last readable frame ended.
+    // The gap is at the end of the last readable frame.
     let Some(before) = before else {
         let detail = format!("{detail}: the files before it are missing");
         return Err(Damage { cut: None, ..Damage::in_segment(number, offset, detail) }.into());
@@ -442,7 +440,7 @@ fn check_order(
     Err(Damage::in_segment(before.number(), before.end, detail).into())
 }
 
-/// Where the log goes on: in the segment that has the last frame, or that this frame names.
+/// Index of the segment in which the log continues: the one with the last frame, or the one that this frame names.
 fn tail(segments: &[ScannedSegment], continues: Option<u64>) -> usize {
     let written = segments.iter().rposition(|segment| segment.frames > 0).unwrap_or(0);
     let named = continues.and_then(|next| segments.iter().position(|segment| segment.number() == next));
@@ -457,7 +455,7 @@ fn nothing_left(recorded: &RecordedEnd) -> Fault {
     Damage { cut: None, ..Damage::unusable_segment(FIRST_SEGMENT, detail) }.into()
 }
 
-/// The log that is left cannot even lead to the snapshot: only the snapshot itself is left.
+/// The remaining log ends before the snapshot's revision: only the snapshot remains.
 fn ends_before_snapshot(segments: &[ScannedSegment], revision: Revision, state_at: Revision) -> Damage {
     let detail = format!("the log ends at revision {revision}, before the snapshot of revision {state_at}");
     let (first, last) = (&segments[0], &segments[segments.len() - 1]);
@@ -465,21 +463,21 @@ fn ends_before_snapshot(segments: &[ScannedSegment], revision: Revision, state_a
     Damage { cut, ..Damage::in_segment(last.number(), last.end, detail) }
 }
 
-/// The place of a cut must be in the log, or right behind it.
+/// Checks that the position of a cut is in the log, or directly after it.
 fn check_place(scan: &Scan, segment: u64, offset: u64) -> Result<()> {
     let in_log = match offset {
         0 => scan.segments.last().is_none_or(|last| last.number() + 1 == segment),
         _ => scan.segments.last().is_some_and(|last| last.number() == segment),
     };
-    if in_log { Ok(()) } else { Err(Error::Config("the log has no such place".to_owned())) }
+    if in_log { Ok(()) } else { Err(Error::Config("the log has no such position".to_owned())) }
 }
 
-/// The segment that the last record names as the next must be there.
+/// Checks that the next segment exists, if the last record names it.
 fn check_next(scan: &Scan) -> Result<(), Damage> {
     let (last, tail) = (&scan.segments[scan.segments.len() - 1], &scan.segments[scan.tail]);
     if let Some(next) = scan.continues.filter(|next| *next > last.number()) {
         let detail =
-            format!("the file is missing: {} says that the log goes on in it", segment_name(tail.number()));
+            format!("the file is missing: {} names it as the next segment", segment_name(tail.number()));
         return Err(Damage {
             file: segment_name(next),
             ..Damage::unusable_segment(last.number() + 1, detail)
@@ -488,8 +486,8 @@ fn check_next(scan: &Scan) -> Result<(), Damage> {
     Ok(())
 }
 
-/// A segment that the log goes on in must not have lost its end. For those before it, the
-/// frames that follow prove that nothing was lost.
+/// Checks that segments in which the log continues have not been shortened. For those before them, the frames that
+/// follow prove that nothing is missing.
 fn check_whole(scan: &Scan, needed: impl Fn(u64) -> bool) -> Result<(), Damage> {
     let mut behind = scan.segments[scan.tail..].iter();
     let Some(short) = behind.find(|segment| segment.segment.is_cut_off() && needed(segment.number())) else {
@@ -499,7 +497,7 @@ fn check_whole(scan: &Scan, needed: impl Fn(u64) -> bool) -> Result<(), Damage> 
     Err(Damage::in_segment(short.number(), short.end, detail))
 }
 
-/// The log must reach as far as it is known to have reached.
+/// Checks that the log reaches its recorded end.
 fn check_end(scan: &Scan) -> Result<(), Damage> {
     let (last, tail) = (&scan.segments[scan.segments.len() - 1], &scan.segments[scan.tail]);
     let end = match scan.recorded_end {
@@ -530,7 +528,7 @@ fn check_end(scan: &Scan) -> Result<(), Damage> {
     Ok(())
 }
 
-/// The recorded end is gone: the log may have lost its last files. The repair keeps all of it.
+/// The recorded end is missing, so the log may have lost its last files. The repair keeps the whole log.
 fn no_end(tail: &ScannedSegment, detail: &str) -> Damage {
     let detail = format!("{detail}, so that the end of the log cannot be verified");
     Damage { file: END_NAME.to_owned(), offset: 0, ..Damage::in_segment(tail.number(), tail.end, detail) }
@@ -544,7 +542,7 @@ fn snapshot_fault(path: &Path, revision: Revision, error: SnapshotError) -> Faul
     }
 }
 
-/// The store's error for what is wrong with a file in the form of a snapshot.
+/// The store's error for an invalid file in snapshot format.
 pub(super) fn snapshot_error(path: &Path, error: SnapshotError) -> Error {
     let damaged = |offset, detail: &str| Error::Damaged {
         path: path.to_owned(),

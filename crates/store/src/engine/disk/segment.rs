@@ -1,9 +1,7 @@
-//! One file of the log: made whole and zero-filled before it is used, then only written
-//! into.
+//! A log segment: one file, created with its full size and zero-filled before it is used, then only overwritten.
 //!
-//! Filling it ahead means that appending changes no file length and allocates no block, so
-//! a sync writes the data and nothing else. It also means that a full disk is met here,
-//! before anything was promised.
+//! Filling it in advance means that appending changes no file length and allocates no block, so a sync only writes
+//! data. It also means that a full disk is detected here, before anything has been acknowledged.
 
 use std::sync::Arc;
 
@@ -15,7 +13,7 @@ use super::format::{
 use super::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameHeader, NotAFrame};
 use crate::error::{Error, Result};
 
-/// Zeros are written in portions of this size.
+/// Zeros are written in chunks of this size.
 const FILL_CHUNK: usize = 256 << 10;
 
 /// An open segment.
@@ -23,11 +21,11 @@ const FILL_CHUNK: usize = 256 << 10;
 pub(super) struct Segment {
     pub(super) header: SegmentHeader,
     pub(super) file: Arc<dyn File>,
-    /// How long the file was found to be. Shorter than the header says: its end is gone.
+    /// Actual length of the file. If it is less than the header says, the end is missing.
     pub(super) len: u64,
 }
 
-/// What to make a segment with.
+/// Parameters of a new segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentPlan {
     pub(super) store: StoreId,
@@ -37,29 +35,28 @@ pub(super) struct SegmentPlan {
 }
 
 impl Segment {
-    /// Makes a segment that is durable, name and all, when this returns. Leaves nothing
-    /// behind when it fails.
+    /// Creates a segment; it is durable when this returns, including its name. Leaves no file behind on failure.
     pub(super) fn create(files: &dyn Files, plan: SegmentPlan) -> Result<Self> {
         let name = segment_name(plan.number);
         let temporary = temporary_name(&name);
         let SegmentPlan { store, number, salt, size } = plan;
         let header = SegmentHeader { version: LOG_VERSION, store, number, salt, size };
-        let made = fill(files, &temporary, &header).and_then(|file| {
+        let created = fill(files, &temporary, &header).and_then(|file| {
             files.rename(&temporary, &name)?;
             files.sync_dir()?;
             Ok(file)
         });
-        match made {
+        match created {
             Ok(file) => Ok(Self { header, file, len: size }),
             Err(source) => {
-                // Gives back the space; if even that fails, opening the store will do it.
+                // Frees the space; if this fails too, opening the store will do it.
                 let _ = files.remove(&temporary);
                 Err(io_error("create", &files.path(&name), source))
             }
         }
     }
 
-    /// Opens a segment and checks what it says of itself.
+    /// Opens a segment and validates its header.
     pub(super) fn open(files: &dyn Files, number: u64) -> Result<Self, Fault> {
         let name = segment_name(number);
         let path = files.path(&name);
@@ -81,7 +78,7 @@ impl Segment {
         Ok(Self { header, file, len })
     }
 
-    /// Whether the file is shorter than it was made.
+    /// Returns true if the file is shorter than when it was created.
     pub(super) fn is_cut_off(&self) -> bool {
         self.len < self.header.size
     }
@@ -101,19 +98,19 @@ fn fill(files: &dyn Files, name: &str, header: &SegmentHeader) -> std::io::Resul
     Ok(file)
 }
 
-/// Bytes read from a segment in one go.
+/// Maximum bytes per read.
 const READ_AHEAD: usize = 1 << 20;
 
-/// Reads a segment's frames from the start.
+/// Reads the frames of a segment from the start.
 pub(super) struct FrameReader<'a> {
     segment: &'a Segment,
-    /// Where the next frame begins.
+    /// Offset of the next frame.
     offset: u64,
     buffer: Vec<u8>,
     buffer_offset: u64,
 }
 
-/// What stands at the reader's place.
+/// The result of reading at the current position.
 pub(super) enum Step<'b> {
     Frame { header: FrameHeader, payload: &'b [u8], offset: u64 },
     Stop(NotAFrame),
@@ -132,7 +129,7 @@ impl<'a> FrameReader<'a> {
         self.offset
     }
 
-    /// Reads the frame at the current place and moves behind it.
+    /// Reads the frame at the current position and advances past it.
     pub(super) fn next(&mut self) -> std::io::Result<Step<'_>> {
         let salt = self.segment.header.salt;
         let offset = self.offset;
@@ -144,11 +141,11 @@ impl<'a> FrameReader<'a> {
             Err(reason) => return Ok(Step::Stop(reason)),
         };
         let Some(bytes) = self.peek(FRAME_HEADER_BYTES + header.payload_len)? else {
-            return Ok(Step::Stop(NotAFrame::Broken("it ends after the file does")));
+            return Ok(Step::Stop(NotAFrame::Broken("a frame extends beyond the end of the file")));
         };
-        // Borrowed again below: the checker cannot see that this path does not return it.
+        // Borrowed again below, because the borrow checker cannot see that this path does not return it.
         if !header.matches(&header_bytes, &bytes[FRAME_HEADER_BYTES..], salt) {
-            return Ok(Step::Stop(NotAFrame::Broken("its checksum does not match")));
+            return Ok(Step::Stop(NotAFrame::Broken("a frame's checksum does not match")));
         }
         self.offset += header.total_len();
         let start = (offset - self.buffer_offset) as usize + FRAME_HEADER_BYTES;
@@ -164,8 +161,8 @@ impl<'a> FrameReader<'a> {
     fn peek(&mut self, len: usize) -> std::io::Result<Option<&[u8]>> {
         let start = (self.offset - self.buffer_offset) as usize;
         if start + len > self.buffer.len() {
-            let wanted = len.max(self.read_ahead());
-            self.buffer.resize(wanted, 0);
+            let length = len.max(self.read_ahead());
+            self.buffer.resize(length, 0);
             self.buffer_offset = self.offset;
             let read = read_full(&*self.segment.file, &mut self.buffer, self.offset)?;
             self.buffer.truncate(read);
@@ -174,7 +171,7 @@ impl<'a> FrameReader<'a> {
         Ok(self.buffer.get(start..start + len))
     }
 
-    /// The end of whatever was written behind the current place: where only zeros follow.
+    /// The end of data written after the current position: only zeros follow.
     pub(super) fn written_end(&self) -> std::io::Result<u64> {
         let mut end = self.offset;
         self.windows_behind(|offset, window| {
@@ -185,7 +182,7 @@ impl<'a> FrameReader<'a> {
         Ok(end)
     }
 
-    /// Searches for a readable frame anywhere behind the current place.
+    /// Searches for a readable frame after the current position.
     pub(super) fn any_frame_behind(&self) -> std::io::Result<Option<u64>> {
         let mut begins = Vec::new();
         self.windows_behind(|offset, window| {
@@ -202,7 +199,7 @@ impl<'a> FrameReader<'a> {
         Ok(None)
     }
 
-    /// Shows everything from the current place to the end of the file, in aligned portions.
+    /// Calls `show` with everything from the current position to the end of the file, in aligned chunks.
     fn windows_behind(&self, mut show: impl FnMut(u64, &[u8])) -> std::io::Result<()> {
         let mut window = vec![0; self.read_ahead()];
         let mut offset = self.offset;
@@ -216,7 +213,7 @@ impl<'a> FrameReader<'a> {
         }
     }
 
-    /// How much to read in one go: no more than the segment was made to hold.
+    /// Bytes to read at once: no more than the segment can contain.
     fn read_ahead(&self) -> usize {
         let left = self.segment.header.size.saturating_sub(self.offset);
         usize::try_from(left)
@@ -226,7 +223,7 @@ impl<'a> FrameReader<'a> {
     }
 }
 
-/// Writes zeros over a part of a segment and makes that durable.
+/// Overwrites a part of a segment with zeros, durably.
 pub(super) fn blank(segment: &Segment, from: u64, to: u64) -> std::io::Result<()> {
     let zeros = vec![0; FILL_CHUNK];
     let mut offset = from;

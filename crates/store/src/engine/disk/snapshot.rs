@@ -1,5 +1,4 @@
-//! Snapshots: all entries as of one revision, in blocks with a checksum each. Also the form
-//! of exported data.
+//! Snapshots: all entries as of one revision, in blocks with a checksum each. Exports have the same format.
 
 use std::io::{self, Read, Write};
 
@@ -11,19 +10,19 @@ use crate::codec::{Decoder, Malformed, put_bytes, put_varint};
 use crate::entry::EntryParts;
 use crate::revision::Revision;
 
-/// A block is written when it has grown to this.
+/// A block is written when it reaches this size.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// No block is longer: one that was nearly full and the largest entry.
+/// Maximum size of a block: nearly full, plus the largest entry.
 const MAX_BLOCK_BYTES: usize = 8 << 20;
 
-/// Length of the payload, number of entries, checksum.
+/// Payload length, number of entries, checksum.
 const BLOCK_HEADER_BYTES: usize = 12;
 
 const HAS_STAMP: u8 = 1;
 const EXPIRES: u8 = 2;
 
-/// Writes a snapshot to anything.
+/// Writes a snapshot.
 pub(super) struct SnapshotWriter<W> {
     out: W,
     salt: u64,
@@ -60,7 +59,7 @@ impl<W: Write> SnapshotWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left and the end mark, which carries the number of entries.
+    /// Writes the remaining entries and the end marker, which contains the number of entries.
     pub(super) fn finish(mut self) -> io::Result<W> {
         if self.block_entries > 0 {
             self.flush_block()?;
@@ -76,7 +75,7 @@ fn block_checksum(salt: u64, number: u64, header: &[u8; BLOCK_HEADER_BYTES], pay
     checksum(salt, &[&number.to_le_bytes(), &header[..8], payload])
 }
 
-/// Why a snapshot cannot be read.
+/// Reason why a snapshot cannot be read.
 #[derive(Debug)]
 pub(super) enum SnapshotError {
     Header(BadHeader),
@@ -123,7 +122,7 @@ impl<R: Read> SnapshotReader<R> {
         read_exact(&mut self.input, &mut header, at)?;
         let len = read_u32(&header, 0) as usize;
         if len > MAX_BLOCK_BYTES {
-            return Err(damaged(at, "a block's length is impossible"));
+            return Err(damaged(at, "a block's length is invalid"));
         }
         let mut payload = vec![0; len];
         read_exact(&mut self.input, &mut payload, at)?;
@@ -138,9 +137,9 @@ impl<R: Read> SnapshotReader<R> {
             return if complete { Ok(None) } else { Err(damaged(at, "entries are missing")) };
         }
         let entries =
-            decode_block(&payload).map_err(|Malformed| damaged(at, "a block's contents make no sense"))?;
+            decode_block(&payload).map_err(|Malformed| damaged(at, "a block's content is invalid"))?;
         if entries.len() != count as usize {
-            return Err(damaged(at, "a block has more or fewer entries than it says"));
+            return Err(damaged(at, "a block's number of entries is wrong"));
         }
         self.entries += entries.len() as u64;
         Ok(Some(entries))
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_flipped_bit_is_noticed() {
+    fn every_truncation_and_flipped_bit_is_detected() {
         let (bytes, _) = sample(3);
         for end in 0..bytes.len() {
             assert!(read(&bytes[..end]).is_err(), "cut at {end}");

@@ -1,4 +1,4 @@
-//! Snapshots as files: made beside a running writer, read and written for transfers.
+//! Snapshot files: written concurrently with commits; read and written for exports.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -18,33 +18,32 @@ use crate::index::Index;
 use crate::local::Local;
 use crate::revision::Revision;
 
-/// A snapshot is synced after each portion of this size. One large sync at the end would
-/// make the log's own syncs queue up behind it.
+/// A snapshot is synced after this many bytes. One large sync at the end would delay the log's own syncs.
 const SYNC_EVERY_BYTES: u64 = 128 << 10;
 
-/// After each portion the snapshot rests for this many times as long as the portion took, so
-/// that writers have the disk and the processor to themselves most of the time.
+/// After each portion the snapshot thread pauses for this multiple of the time that the portion took, so that writers
+/// have disk and CPU for themselves most of the time.
 const REST: u32 = 3;
 
-/// No single rest is longer: on a disk that has stalled, resting helps nobody.
+/// Maximum pause: on a stalled disk, longer pauses do not help.
 const LONGEST_REST: Duration = Duration::from_millis(20);
 
-/// Everything needed to make one snapshot on a thread of its own.
+/// A snapshot to be written on a thread of its own.
 pub(super) struct SnapshotJob {
     pub(super) files: Arc<dyn Files>,
     pub(super) store: StoreId,
     pub(super) salt: u64,
     pub(super) index: Arc<Index>,
-    /// The state after this revision is what is written.
+    /// The snapshot has the state after this revision.
     pub(super) base: Revision,
     pub(super) sealed: Arc<SealedList>,
-    /// The store it is of: closing it ends the work half way, pressure makes it hurry.
+    /// The store: closing it aborts the snapshot, memory pressure skips the pauses.
     pub(super) local: Arc<Local>,
 }
 
 impl SnapshotJob {
-    /// Writes the snapshot, then removes what it replaces. Each step is durable before the
-    /// next, so that at no time the state could not be read back.
+    /// Writes the snapshot, then removes the files that it replaces. Each step is durable before the next, so the
+    /// state is readable at all times.
     pub(super) fn run(self) -> Result<()> {
         let superfluous: Vec<u64> = self
             .sealed
@@ -63,7 +62,7 @@ impl SnapshotJob {
             self.files.sync_dir()
         });
         if let Err(source) = written {
-            // Gives back the space; if even that fails, opening the store will do it.
+            // Frees the space; if this fails too, opening the store will do it.
             let _ = self.files.remove(&temporary);
             self.local.check_open()?;
             return Err(io_error("write", &self.files.path(&name), source));
@@ -101,20 +100,20 @@ impl SnapshotJob {
     }
 }
 
-/// A file being written from its start, synced every now and then.
+/// A file written sequentially, with regular syncs and pauses.
 struct PacedFile<'a> {
     local: &'a Local,
     file: Arc<dyn File>,
     offset: u64,
     synced: u64,
-    /// When the portion was begun.
+    /// Start time of the current portion.
     since: Instant,
 }
 
 impl PacedFile<'_> {
     fn rest(&mut self) {
-        // History cannot be given up while the snapshot is made: when it grows too large,
-        // memory matters more than the latency of writes.
+        // History cannot be discarded while the snapshot is written: when it grows too large, memory matters more
+        // than write latency.
         let pressed = self.local.history.summary().bytes > self.local.policy.burst_bytes;
         if pressed {
             return;
@@ -142,14 +141,14 @@ impl Write for PacedFile<'_> {
     }
 }
 
-/// Bytes in files of the store.
+/// Total size of the store's files.
 pub(super) fn disk_bytes(files: &dyn Files) -> Result<u64> {
     let names = files.list().map_err(|source| io_error("list", &files.path(""), source))?;
-    // A file that goes away while they are counted counts for nothing.
+    // A file removed meanwhile counts as empty.
     Ok(names.iter().map(|name| files.size(name).unwrap_or(0)).sum())
 }
 
-/// Writes entries in the form of a snapshot that belongs to no store.
+/// Writes entries in snapshot format, without belonging to a store.
 pub(crate) struct ExportWriter<W>(SnapshotWriter<W>);
 
 impl<W: Write> ExportWriter<W> {
@@ -167,7 +166,7 @@ impl<W: Write> ExportWriter<W> {
     }
 }
 
-/// Reads what [`ExportWriter`] wrote.
+/// Reads the output of [`ExportWriter`].
 pub(crate) struct ExportReader<R> {
     reader: SnapshotReader<R>,
     path: PathBuf,

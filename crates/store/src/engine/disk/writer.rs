@@ -1,8 +1,7 @@
-//! The one thread that writes: takes what waits, makes it durable with one sync, publishes
-//! it, answers.
+//! The writer thread: takes the queued jobs, makes them durable with one sync, publishes them, and replies.
 //!
-//! No timer: a lone writer waits for nobody, and while one batch is being synced the next
-//! one gathers by itself.
+//! There is no timer: a single writer does not wait for others, and while one batch is being synced the next one
+//! accumulates in the queue.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,17 +18,17 @@ use crate::local::Local;
 use crate::revision::Revision;
 use crate::txn::{Committed, Txn};
 
-/// Jobs that may wait. Beyond it callers wait to be let in: they hold their transactions
-/// anyway, so this bounds what the queue adds to that.
+/// Maximum queued jobs. When the queue is full, callers wait; they hold their transactions anyway, so this bounds the
+/// additional memory of the queue.
 pub(super) const QUEUE_JOBS: usize = 1024;
 
-/// A batch is closed when its payload has grown to this, so that one sync stays short.
+/// A batch is closed when its payload reaches this size, which keeps a sync short.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// A batch is closed at this many jobs, so that the first does not wait for ever.
+/// A batch is closed at this number of jobs, so that the first one does not wait forever.
 const BATCH_JOBS: usize = 1024;
 
-/// Tombstones purged between two batches: some hundred microseconds of work.
+/// Tombstones purged between two batches, which takes a few hundred microseconds.
 const PURGE_CHUNK: usize = 64;
 
 pub(super) enum Job {
@@ -37,7 +36,7 @@ pub(super) enum Job {
         txn: Txn,
         reply: oneshot::Sender<Result<Committed>>,
     },
-    /// History before `oldest` has been given up.
+    /// History before `oldest` has been discarded.
     Compacted {
         oldest: Revision,
         reply: oneshot::Sender<Result<()>>,
@@ -47,13 +46,13 @@ pub(super) enum Job {
         dead: Vec<Arc<Version>>,
         reply: oneshot::Sender<Result<()>>,
     },
-    /// Writes were refused for lack of space: test whether there is some again.
+    /// Tests whether there is space again after writes were rejected for lack of it.
     RetestSpace {
         reply: oneshot::Sender<Result<()>>,
     },
 }
 
-/// The way to the writer's thread.
+/// Sends jobs to the writer thread.
 pub(super) struct WriterHandle {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -92,7 +91,7 @@ impl WriterHandle {
         answer.await.map_err(|_| Error::Closed)?
     }
 
-    /// In portions, so that writers do not wait for a large purge.
+    /// In chunks, so that writers do not wait for a large purge.
     pub(super) async fn purge(&self, dead: &[Arc<Version>]) -> Result<()> {
         for portion in dead.chunks(PURGE_CHUNK) {
             let (reply, answer) = oneshot::channel();
@@ -109,7 +108,7 @@ impl WriterHandle {
         answer.await.map_err(|_| Error::Closed)?
     }
 
-    /// Lets no more jobs in. The thread ends when it has done those that are.
+    /// Closes the queue. The thread ends after the jobs that are queued.
     pub(super) fn shut(&self) -> Option<JoinHandle<()>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -119,12 +118,12 @@ impl WriterHandle {
 struct Writer {
     local: Arc<Local>,
     log: Log,
-    /// Ahead of what is published while a batch is being made durable.
+    /// Ahead of the published index while a batch is being made durable.
     working: Index,
     frame: FrameBuilder,
 }
 
-/// Transactions that share a sync, with what each is to be told if it succeeds.
+/// Jobs that share a sync, and their replies on success.
 #[derive(Default)]
 struct Batch {
     answers: Vec<(oneshot::Sender<Result<Committed>>, Result<Committed>)>,
@@ -154,7 +153,7 @@ impl Writer {
             }
             next = queue.try_recv().ok();
         }
-        // The loop may have taken one more job than the batch had room for.
+        // The loop may have taken one more job than the batch had space for.
         if let Some(job) = next {
             self.admit(job, &mut batch);
         }
@@ -180,7 +179,7 @@ impl Writer {
                 batch.notices.push(reply);
             }
             Job::RetestSpace { reply } => {
-                // A dropped receiver has stopped waiting.
+                // The send fails if the caller no longer waits.
                 let _ = reply.send(self.retest_space());
             }
         }
@@ -194,7 +193,7 @@ impl Writer {
         self.local.health.check()
     }
 
-    /// After a failed sync nothing may be written until the store is opened again.
+    /// After a failed sync nothing may be written until the store is reopened.
     fn check_poison(&self) -> Result<()> {
         match self.local.health.check() {
             Err(poisoned @ Error::Poisoned { .. }) => Err(poisoned),
@@ -227,14 +226,14 @@ impl Writer {
         }
     }
 
-    /// Records why writes are refused from now on.
+    /// Records the reason why writes are rejected from now on.
     fn refused(&self, error: Error) -> Error {
         let failure = match error {
             full @ Error::DiskFull { .. } => full,
             other => Error::Poisoned { reason: chain(&other).into() },
         };
         self.local.health.fail(&failure);
-        // The keeper tests for space again.
+        // The keeper retests the space.
         self.local.upkeep.notify_one();
         failure
     }
@@ -243,7 +242,7 @@ impl Writer {
         if !batch.commits.is_empty() || !batch.dead.is_empty() {
             self.local.publish(self.working.clone(), &batch.commits);
         }
-        // Whoever no longer waits for an answer has dropped its end.
+        // The send fails if the caller no longer waits.
         for (reply, answer) in batch.answers {
             let _ = reply.send(answer);
         }
@@ -252,11 +251,11 @@ impl Writer {
         }
     }
 
-    /// Takes everything back. Also conflicts are answered with the failure: they may have
-    /// been with transactions that are taken back, too.
+    /// Rolls back the batch. Conflicts are answered with the failure too: they may have been conflicts with
+    /// transactions that are rolled back.
     fn refuse(&mut self, before: Index, batch: Batch, failure: &Error) {
         self.working = before;
-        // History is given up in memory whatever the disk says.
+        // History has been discarded in memory, whatever the result on disk.
         batch.dead.iter().for_each(|tombstone| self.working.purge(tombstone));
         for (reply, _) in batch.answers {
             let _ = reply.send(Err(failure.clone()));
@@ -274,7 +273,7 @@ impl Writer {
         if let Err(error) = marked.and_then(|()| self.log.record_end()) {
             tracing::warn!(
                 error = chain(&error),
-                "the store could not be marked as closed; every acknowledged write is durable all the same"
+                "cannot mark the store as closed; every acknowledged write is durable"
             );
             self.local.health.fail(&error);
         }

@@ -1,7 +1,7 @@
-//! The members of the cluster, and how a request finds one that answers.
+//! The members of the cluster, and the selection of one for each request.
 //!
-//! Every member has a lazily made connection for requests and one for watches. Requests go to
-//! one member until it fails, then to the next.
+//! Every member has one connection for requests and one for watches, opened on first use. Requests go to one member
+//! until it fails, then to the next.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -23,25 +23,25 @@ use super::rpc::{self, Method};
 use super::session::{self, Session};
 use crate::error::{Error, Result};
 
-/// The first pause after a failed attempt: a lost connection is often back at once.
+/// The first pause after a failed attempt: a lost connection is often restored at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause: an election takes about a second.
+/// The longest pause: a leader election takes about a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A repeated request gives one member this share of the whole time, so that a member that
-/// hangs leaves time for another.
+/// Fraction of the request timeout that an attempt at one member gets if the request can be repeated, so that a
+/// hanging member leaves time for another.
 const ATTEMPT_SHARE: u32 = 3;
 
-/// With this in its metadata, a watch ends when its member has lost the leader, rather than
-/// wait for changes of a cluster the member is no longer part of. Requests do without: a
-/// member holds them back until there is a leader again, which an election soon provides.
+/// With this in its metadata, a watch ends when its member has lost the leader, instead of waiting for events that
+/// the member no longer receives. Requests do not need it: a member holds them back until there is a leader again,
+/// which an election soon provides.
 const REQUIRE_LEADER: (&str, &str) = ("hasleader", "true");
 
 /// The connections to a cluster.
 pub(super) struct Client {
     members: Vec<Member>,
-    /// The member that requests go to.
+    /// Index of the member that requests go to.
     current: AtomicUsize,
     session: Option<Session>,
     connect_timeout: Duration,
@@ -56,17 +56,17 @@ struct Member {
     watches: Channel,
 }
 
-/// When a request may be made again.
+/// Condition under which a failed request may be repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// After any failure: doing it twice is the same as once.
+    /// After any failure: the request is idempotent.
     Always,
-    /// Only if it certainly was not sent.
+    /// Only if it was certainly not sent.
     IfUnsent,
 }
 
 impl Client {
-    /// Connects nothing yet.
+    /// Creates a client without connecting.
     pub(super) fn new(options: &Options, closed: CancellationToken) -> Result<Self> {
         let member = |url: &String| {
             let requests = options.request_endpoint(url)?.connect_lazy();
@@ -88,7 +88,7 @@ impl Client {
         &self.closed
     }
 
-    /// Asks one member after the other once, and fails if none answers.
+    /// Sends a read to each member in turn, once, and fails if none responds.
     pub(super) async fn probe(&self, request: &RangeRequest) -> Result<()> {
         let share = self.request_timeout / u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         let mut reasons = Vec::new();
@@ -106,7 +106,7 @@ impl Client {
         Err(Error::Unavailable(reasons.join("; ")))
     }
 
-    /// One answer of whichever member gives one, within the request timeout.
+    /// Sends a request to the members in turn until one responds, within the request timeout.
     pub(super) async fn call<Q, S>(
         &self,
         method: &Method<Q, S>,
@@ -120,18 +120,18 @@ impl Client {
         self.retried(repeat, |member| self.attempt(member, method, request.clone())).await
     }
 
-    /// What one member says of itself.
+    /// Status of one member.
     pub(super) async fn status(&self, member: usize) -> Result<StatusResponse, Failure> {
         let call = timeout(self.request_timeout, self.attempt(member, &rpc::STATUS, StatusRequest {}));
         call.await.unwrap_or_else(|_| Err(Failure::no_answer(&self.members[member].url)))
     }
 
-    /// What the member that requests go to says of itself.
+    /// Status of the member that requests go to.
     pub(super) async fn current_status(&self) -> Result<StatusResponse, Failure> {
         self.call(&rpc::STATUS, Repeat::Always, StatusRequest {}).await
     }
 
-    /// Opens a stream for watching with the given member.
+    /// Opens a watch stream to the given member.
     pub(super) async fn open_watch<R>(
         &self,
         at: usize,
@@ -148,10 +148,10 @@ impl Client {
         opened.map_err(|status| Failure::of_call(&member.url, &status))
     }
 
-    /// Sends requests to the leader from now on, if it is among the members that are known and answer.
+    /// Directs requests to the leader from now on, if it is one of the configured members and responds.
     pub(super) async fn prefer_leader(&self) {
         if self.members.len() > 1 {
-            // It only saves time, so it may not take any more than a connection.
+            // Only an optimization, so it must not take longer than a connection attempt.
             let _ = timeout(self.connect_timeout, self.find_leader()).await;
         }
     }
@@ -161,7 +161,7 @@ impl Client {
         let others = (0..self.members.len()).filter(|at| *at != current);
         for at in std::iter::once(current).chain(others) {
             if self.status(at).await.is_ok_and(|status| status.is_leader()) {
-                // Unless requests have left a member meanwhile, which may be this one.
+                // Unless requests have moved to another member meanwhile, because this one may have failed.
                 let _ = self.current.compare_exchange(current, at, Ordering::Relaxed, Ordering::Relaxed);
                 return;
             }
@@ -176,7 +176,7 @@ impl Client {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Requests leave this member for the next, unless another request has seen to that.
+    /// Moves requests from this member to the next, unless another request has already done so.
     pub(super) fn leave(&self, member: usize) {
         let next = (member + 1) % self.members.len();
         let _ = self.current.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
@@ -192,8 +192,8 @@ impl Client {
         Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, Rng::from_entropy())
     }
 
-    /// Tries `attempt` with one member after the other until one succeeds, the failure is
-    /// final, or there is no time left; records what that says about the cluster.
+    /// Runs `attempt` with one member after the other until one succeeds, the failure is final, or the time is over;
+    /// records the cluster's health from the outcome.
     pub(super) async fn retried<T, F>(
         &self,
         repeat: Repeat,
@@ -239,15 +239,14 @@ impl Client {
 
     fn attempt_until(&self, repeat: Repeat, deadline: Instant) -> Instant {
         match repeat {
-            // One that may not be repeated gets all the time there is for its answer.
+            // A request that must not be repeated gets all the remaining time.
             Repeat::IfUnsent => deadline,
             Repeat::Always => deadline.min(Instant::now() + self.request_timeout / ATTEMPT_SHARE),
         }
     }
 
-    /// Waits before the next attempt; false if there is no time for one. An attempt gets at
-    /// least the time to connect: cut short before that, a write that was not sent would look
-    /// like one whose outcome is unknown.
+    /// Waits before the next attempt; returns false if there is no time for one. An attempt gets at least the connect
+    /// timeout: if it were cut short earlier, a write that was not sent would look like one with an unknown outcome.
     async fn pause(&self, backoff: &mut Backoff, deadline: Instant) -> bool {
         let pause = backoff.next_delay();
         if Instant::now() + pause + self.connect_timeout > deadline {

@@ -1,4 +1,4 @@
-//! What all requests of one engine share.
+//! State shared by all requests of one engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,19 +18,19 @@ use crate::error::Result;
 use crate::read::At;
 use crate::revision::Revision;
 
-/// A cluster, with the part of its keys that is ours.
+/// A cluster, and the store's root in its keyspace.
 pub(super) struct Cluster {
     pub(super) client: Client,
     pub(super) keyspace: Keyspace,
     pub(super) leases: Leases,
     pub(super) clock: Clock,
-    /// How long history is kept by this engine's own compaction.
+    /// Age at which this engine's own compaction discards history.
     pub(super) history_age: Duration,
-    /// Held by every watch, and so counts them: a dropped one is gone at once, its task not.
+    /// Cloned by every watch, which counts them: a dropped watch is counted out immediately, unlike its task.
     pub(super) watchers: Arc<()>,
-    /// The oldest revision kept, as far as this engine has heard: etcd does not tell.
+    /// The oldest kept revision, as far as this engine knows: etcd does not report it.
     oldest: AtomicU64,
-    /// The newest revision that a caller of this engine has seen.
+    /// The newest revision that a caller of this engine has observed.
     seen: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ impl Cluster {
         })
     }
 
-    /// Fails unless the cluster answers a read.
+    /// Fails unless the cluster responds to a read.
     pub(super) async fn probe(&self) -> Result<()> {
         self.client.probe(&self.empty_read(0)).await
     }
@@ -60,7 +60,7 @@ impl Cluster {
         Ok(super::value::to_revision(proto::revision(&answer.header)))
     }
 
-    /// A request that finds nothing, for the revision in the answer or its refusal.
+    /// A request that matches no key, to get the revision or an error in the response.
     pub(super) fn empty_read(&self, revision: i64) -> RangeRequest {
         let (key, range_end) = (self.keyspace.unused_key(), NO_END);
         RangeRequest { key, range_end, limit: 1, revision, count_only: true }
@@ -78,7 +78,7 @@ impl Cluster {
         Revision::new(self.seen.load(Ordering::Acquire))
     }
 
-    /// A caller is about to see this revision: reads of [`At::Cached`] must not go back behind it.
+    /// Records a revision that a caller is about to observe: [`At::Cached`] reads must not return an older state.
     pub(super) fn saw(&self, revision: Revision) {
         self.seen.fetch_max(revision.get(), Ordering::AcqRel);
     }

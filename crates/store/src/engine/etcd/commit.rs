@@ -1,4 +1,4 @@
-//! Writing: a transaction of the store is one transaction of etcd.
+//! Writes: a transaction of the store is one transaction of etcd.
 
 use prost::Message;
 use tonic::Code;
@@ -14,24 +14,24 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::txn::{Committed, Expect, Op, Put, Txn};
 
-/// The largest request etcd takes unless it is configured otherwise (`--max-request-bytes`).
+/// The largest request that etcd accepts by default (`--max-request-bytes`).
 const ETCD_REQUEST_BYTES: usize = 1536 << 10;
 
 impl Cluster {
     pub(super) async fn commit(&self, txn: Txn) -> Result<Committed> {
         if txn.ops.is_empty() && txn.conditions().next().is_none() {
-            // Etcd answers an empty transaction from the member's own state, which may lag.
+            // A member answers an empty transaction from its own state, which may be stale.
             let revision = self.revision().await?;
             return Ok(Committed { revision, previous: Vec::new(), deleted: 0 });
         }
         let mut answer = self.send(&txn).await?;
-        // Of all refusals this code is only used for a lease that is gone.
+        // Among rejections, only a missing lease has this code.
         if answer.as_ref().is_err_and(|sent| sent.failure.is_rejected_with(Code::NotFound)) {
             self.leases.forget_all();
             answer = self.send(&txn).await?;
         }
         if let Ok(answer) = &answer {
-            // Also of a conflict, so that whoever tries again with a cached read does not find the old state again.
+            // Also after a conflict, so that a retry with a cached read does not get the old state again.
             self.saw(value::to_revision(proto::revision(&answer.header)));
         }
         match answer {
@@ -41,7 +41,7 @@ impl Cluster {
         }
     }
 
-    /// The outer error is one of preparing the request: it was not sent.
+    /// The outer error is one of preparing the request, which was not sent.
     async fn send(&self, txn: &Txn) -> Result<Result<TxnResponse, NotCommitted>> {
         let request = self.txn_request(txn).await?;
         let bytes = request.encoded_len();
@@ -92,7 +92,7 @@ impl Cluster {
         Ok(proto::PutRequest { key: self.keyspace.full_key(&put.key), value, lease, prev_kv: true })
     }
 
-    /// What is done in place of the transaction if a condition fails: its key is read.
+    /// Read of the key of a condition, executed instead of the transaction if a condition fails.
     fn read_of(&self, key: &[u8]) -> RequestOp {
         let (key, range_end) = (self.keyspace.full_key(key), NO_END);
         let limit = 1;
@@ -118,7 +118,7 @@ impl Cluster {
         Ok(committed)
     }
 
-    /// The first condition that did not hold, with what was found instead.
+    /// The first condition that failed, with the entry found.
     fn conflict(&self, txn: &Txn, answer: &TxnResponse) -> Error {
         for ((key, expected), response) in txn.conditions().zip(&answer.responses) {
             match self.found(response) {
@@ -140,7 +140,7 @@ impl Cluster {
     }
 }
 
-/// A transaction that failed, with its size.
+/// A failed transaction, with its size.
 struct NotCommitted {
     failure: Failure,
     bytes: usize,
@@ -149,9 +149,8 @@ struct NotCommitted {
 impl NotCommitted {
     fn into_error(self) -> Error {
         let Self { failure, bytes } = self;
-        // Etcd and gRPC each have a code for a request that is too large, and use it for
-        // other refusals too; the size tells. A cluster with a smaller limit of its own gives
-        // its refusal in its own words.
+        // Etcd and gRPC each have a code for a request that is too large, and use it for other errors too; the size
+        // distinguishes them. If the cluster is configured with a smaller limit, its own message is returned.
         let codes = [Code::InvalidArgument, Code::ResourceExhausted];
         if bytes > ETCD_REQUEST_BYTES && codes.iter().any(|code| failure.is_rejected_with(*code)) {
             return Error::TooLarge { what: "transaction for etcd", bytes, limit: ETCD_REQUEST_BYTES };
@@ -160,11 +159,11 @@ impl NotCommitted {
     }
 }
 
-/// The mod revision etcd is to compare with; a missing key has 0 there.
+/// The mod revision for etcd's comparison; a missing key has 0.
 fn expected_number(expect: Expect) -> i64 {
     match expect {
         Expect::Absent | Expect::Any => 0,
-        // Revision 0 and those beyond etcd's numbers are no key's revision.
+        // Revision 0 and those beyond etcd's range are no key's revision.
         Expect::ModRevision(revision) => match i64::try_from(revision.get()) {
             Ok(0) | Err(_) => i64::MAX,
             Ok(number) => number,

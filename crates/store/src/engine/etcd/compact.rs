@@ -1,4 +1,4 @@
-//! Giving up history: on request, and by age.
+//! Compaction: on request, and by age.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ pub(super) fn start(cluster: Arc<Cluster>, options: &Options) -> Option<Task<()>
     }
     Some(Task::spawn("etcd-compaction", async move {
         let closed = cluster.client.closed().clone();
-        // Safe to drop at any point: a compaction is one request.
+        // Safe to drop at any point: a compaction is a single request.
         closed.run_until_cancelled(compact_by_age(&cluster)).await;
     }))
 }
 
-/// Compacts to what was the latest revision one age ago, again and again. Several engines may
-/// do this to one cluster: whoever comes late finds it done.
+/// Compacts periodically to the revision that was the latest one `history_age` ago. Several engines may do this to
+/// one cluster; for all but the first it has no effect.
 async fn compact_by_age(cluster: &Cluster) {
     loop {
         let seen = cluster.revision().await;
@@ -58,7 +58,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Etcd refuses to go back and to go ahead with one code.
+    /// Etcd rejects past and future revisions with the same code.
     async fn not_in_future(&self, requested: Revision) -> Result<()> {
         let current = self.revision().await?;
         if requested > current { Err(Error::FutureRevision { requested, current }) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Why a request to etcd failed, sorted by what its caller may do next.
+//! Failures of requests to etcd, classified by what the caller may do next.
 
 use std::error::Error as StdError;
 
@@ -6,26 +6,26 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::error::{Error, chain};
 
-/// A request without a result.
+/// The failure of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// The engine has been closed.
     Closed,
-    /// It did not leave this process: there was no connection.
+    /// The request was not sent, because there was no connection.
     Unsent(String),
-    /// It may have reached etcd, and no answer came: it may have been carried out.
+    /// The request may have reached etcd, but no response arrived: it may have been executed.
     Unanswered(String),
-    /// Etcd answered that it will not carry it out.
+    /// Etcd rejected the request.
     Rejected {
-        /// What kind of refusal.
+        /// The gRPC code.
         code: Code,
-        /// In etcd's words.
+        /// Etcd's message.
         message: String,
     },
 }
 
 impl Failure {
-    /// What kind of failure an error of a call to the member at `url` is.
+    /// Classifies the error of a call to the member at `url`.
     pub(super) fn of_call(url: &str, status: &Status) -> Self {
         if let Some(error) = connect_error(status) {
             return Failure::Unsent(format!("{url}: {}", chain(error)));
@@ -44,7 +44,7 @@ impl Failure {
         Failure::Unanswered(format!("{url}: no answer in time"))
     }
 
-    /// The error of a request that may be made again, so that its outcome is of no concern.
+    /// The error of a request that may be repeated, so its outcome does not matter.
     pub(super) fn into_read_error(self) -> Error {
         match self {
             Failure::Closed => Error::Closed,
@@ -61,8 +61,8 @@ impl Failure {
         }
     }
 
-    /// Whether another token may change the answer. Etcd says "invalid argument" where the
-    /// token is older than its users, and "permission denied" on some where it has expired.
+    /// Returns true if a new token may help. Etcd returns "invalid argument" if the token is older than the
+    /// configuration of its users, and "permission denied" on some requests if it has expired.
     pub(super) fn may_be_the_token(&self) -> bool {
         let codes = [Code::Unauthenticated, Code::PermissionDenied, Code::InvalidArgument];
         matches!(self, Failure::Rejected { code, .. } if codes.contains(code))
@@ -73,8 +73,8 @@ impl Failure {
     }
 }
 
-/// The codes with which etcd refuses a request before it carries it out. All others are used
-/// for a leader or a connection lost on the way, too.
+/// Codes with which etcd rejects a request before executing it. All others are also used after the loss of a leader
+/// or a connection.
 fn is_refusal(code: Code) -> bool {
     matches!(
         code,
@@ -90,7 +90,7 @@ fn is_refusal(code: Code) -> bool {
     )
 }
 
-/// The failure to connect behind a status, which proves that nothing was sent.
+/// The connect error behind a status, which proves that nothing was sent.
 fn connect_error(status: &Status) -> Option<&ConnectError> {
     let mut source = status.source();
     while let Some(error) = source {

@@ -1,7 +1,7 @@
-//! Following etcd's changes from a revision on, with another member when the present one is lost.
+//! Reads etcd's changes from a revision on, and switches to another member when the current one is lost.
 //!
-//! A follower reads one stream of etcd at a time and knows the next revision to deliver. Etcd puts all events of one
-//! revision into one response (fragments are not asked for), so that number is all there is to resume from.
+//! A follower reads one watch stream at a time and keeps the next revision to deliver. Etcd sends all events of one
+//! revision in one response (fragments are not requested), so that revision suffices to resume.
 
 use std::sync::Arc;
 
@@ -18,12 +18,13 @@ use super::value;
 use crate::error::Error;
 use crate::revision::Revision;
 
-/// Receives the changes that a follower reads.
+/// Receives the changes from a follower.
 pub(super) trait Sink: Send {
-    /// Takes the events of one or more whole revisions, in order. They are never delivered again.
+    /// Receives the events of one or more complete revisions, in order. They are delivered once.
     fn take(&mut self, events: &[Event]) -> impl Future<Output = Result<(), Stop>> + Send;
 
-    /// Everything up to this revision has been taken. `was_requested`: the reader's handle asked for this news.
+    /// Called when everything up to this revision has been delivered. `was_requested` is true if the reader requested
+    /// progress.
     fn reached(
         &mut self,
         revision: Revision,
@@ -31,7 +32,7 @@ pub(super) trait Sink: Send {
     ) -> impl Future<Output = Result<(), Stop>> + Send;
 }
 
-/// Why a watch has ended for good.
+/// Reason why a watch has ended permanently.
 #[derive(Clone, Debug)]
 pub(super) enum End {
     Closed,
@@ -49,31 +50,31 @@ impl End {
     }
 }
 
-/// Why a stream is no longer followed.
+/// Reason why a follower stops reading a stream.
 pub(super) enum Stop {
-    /// It broke; another one may do better.
+    /// The stream broke; a new one may work.
     Broken(Failure),
-    /// No stream would do better.
+    /// No other stream would work.
     Ended(End),
-    /// Nobody reads the watch any more.
+    /// The watch was dropped.
     Abandoned,
 }
 
-/// The reader of one stream after the other.
+/// Reads one stream after the other.
 pub(super) struct Follower<S> {
     cluster: Arc<Cluster>,
     pub(super) sink: S,
-    /// What to ask for; its start is always the first revision not yet delivered.
+    /// The watch request; its start is always the first revision that is not delivered yet.
     create: WatchCreateRequest,
     progress: Progress,
-    /// The first stream, until it is followed.
+    /// The first stream, until it is read.
     opened: Option<WatchStream>,
-    /// Between a lost stream and the next, until one has brought something.
+    /// Backoff between streams, reset when a stream has delivered something.
     backoff: Backoff,
 }
 
 impl<S: Sink> Follower<S> {
-    /// Opens the first stream; `requests` counts the requests for progress.
+    /// Opens the first stream; `requests` counts progress requests.
     pub(super) async fn open(
         cluster: Arc<Cluster>,
         create: WatchCreateRequest,
@@ -85,10 +86,10 @@ impl<S: Sink> Follower<S> {
         Ok(Self { cluster, sink, create, progress, opened, backoff: Client::backoff() })
     }
 
-    /// Follows until there is no more to follow. Returns why, unless the engine was closed or nobody reads any more.
+    /// Reads until the watch ends. Returns the reason, unless the engine was closed or the watch was dropped.
     pub(super) async fn run(&mut self) -> Option<End> {
         let closed = self.cluster.client.closed().clone();
-        // Dropped in the middle, it leaves events undelivered that the end of the engine cuts off anyway.
+        // If dropped in the middle, it leaves events undelivered, which closing the engine cuts off anyway.
         closed.run_until_cancelled(self.follow_all()).await.flatten()
     }
 
@@ -121,7 +122,7 @@ impl<S: Sink> Follower<S> {
                 }
                 Err(Failure::Closed) => return Err(End::Closed),
                 Err(Failure::Rejected { message, .. }) => return Err(End::Refused(message)),
-                // It has tried all members for a while. A watch has no deadline of its own.
+                // All members were tried for a while. A watch has no deadline.
                 Err(Failure::Unsent(_) | Failure::Unanswered(_)) => {}
             }
         }
@@ -131,8 +132,8 @@ impl<S: Sink> Follower<S> {
         let member = stream.member();
         loop {
             let next = self.create.start_revision;
-            // Both are safe to drop: what has arrived of a response stays in the stream, and
-            // where a question for progress stands is kept in `progress`.
+            // Both are safe to drop: a partial response stays in the stream, and the state of a progress request in
+            // `progress`.
             let done = tokio::select! {
                 response = stream.next() => match response {
                     Ok(response) => self.take(response).await,
@@ -164,7 +165,8 @@ impl<S: Sink> Follower<S> {
         let Some(last) = response.events.last().map(revision_of) else {
             return Ok(());
         };
-        // A new stream starts where the last one ended, so none is older; this guards the promise of no duplicates.
+        // A new stream starts where the last one ended, so none is older; this guarantees that there are no
+        // duplicates.
         let start = self.create.start_revision;
         let fresh = response.events.partition_point(|event| revision_of(event) < start);
         self.sink.take(&response.events[fresh..]).await?;
@@ -182,7 +184,7 @@ impl<S: Sink> Follower<S> {
         Stop::Ended(End::Compacted { requested: value::to_revision(self.create.start_revision), oldest })
     }
 
-    /// Everything up to `proved` has been delivered; tells the sink.
+    /// Reports to the sink that everything up to `proved` has been delivered.
     async fn report(&mut self, proved: Option<i64>) -> Result<(), Stop> {
         let Some(revision) = proved else { return Ok(()) };
         self.advance(revision);

@@ -1,4 +1,4 @@
-//! Health of the etcd cluster by the outcomes of requests, and the task that tests it again.
+//! Health of the etcd cluster, derived from the outcomes of requests, and the task that retests it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::failure::Failure;
 use crate::error::{Error, Result};
 use crate::health::WriteHealth;
 
-/// An unreachable cluster is asked again this often, so that readiness returns without a
-/// client's request. Short against a load balancer's interval, long against an election.
+/// Interval at which an unreachable cluster is retested, so that readiness returns without a client's request. Shorter
+/// than a load balancer's interval, longer than an election.
 const RETEST_EVERY: Duration = Duration::from_secs(2);
 
-/// Whether the cluster answers, and whether it accepts writes.
+/// Reachability of the cluster, and its acceptance of writes.
 #[derive(Default)]
 pub(super) struct Health {
-    /// Set by a request without an answer, cleared by any answer.
+    /// Set by a request without a response, cleared by any response.
     reach: WriteHealth,
-    /// Set when etcd refuses a write for want of a resource (its space quota, above all),
-    /// cleared by a write that succeeds.
+    /// Set when etcd rejects a write for lack of a resource, above all its space quota; cleared by a successful
+    /// write.
     writes: WriteHealth,
     unreachable: Notify,
 }
@@ -33,7 +33,7 @@ impl Health {
         self.writes.check()
     }
 
-    /// Records the outcome of any request.
+    /// Records the outcome of a request.
     pub(super) fn note<T>(&self, outcome: &Result<T, Failure>) {
         match outcome {
             Ok(_) | Err(Failure::Rejected { .. }) => self.reach.clear(),
@@ -57,12 +57,11 @@ impl Health {
     }
 }
 
-/// Starts the task that asks an unreachable cluster again until it answers or the engine is
-/// closed.
+/// Starts the task that retests an unreachable cluster until it responds or the engine is closed.
 pub(super) fn start(cluster: Arc<Cluster>) -> Task<()> {
     Task::spawn("etcd-health", async move {
         let closed = cluster.client.closed().clone();
-        // Safe to drop at any point: a test is one read.
+        // Safe to drop at any point: a test is a single read.
         closed.run_until_cancelled(retest(&cluster)).await;
     })
 }
@@ -73,7 +72,7 @@ async fn retest(cluster: &Cluster) {
         health.unreachable.notified().await;
         while health.reach.check().is_err() {
             tokio::time::sleep(RETEST_EVERY).await;
-            // The request itself records its outcome.
+            // The request records its outcome itself.
             let _ = cluster.revision().await;
         }
     }

@@ -1,14 +1,14 @@
-//! Where the store's keys lie within etcd's: all of them under one root.
+//! Maps the store's keys to etcd's: all of them are below one root.
 
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::key;
 
-/// In etcd's requests, this end stands for "no end".
+/// As the end of a range in etcd's API: no end.
 const TO_THE_LAST_KEY: Bytes = Bytes::from_static(b"\0");
 
-/// The root under which everything is kept.
+/// The root of all keys.
 #[derive(Clone, Debug)]
 pub(super) struct Keyspace {
     root: Bytes,
@@ -19,7 +19,7 @@ impl Keyspace {
         Self { root: Bytes::copy_from_slice(root.as_bytes()) }
     }
 
-    /// A key no entry ever has, because the store's keys are not empty.
+    /// A key that no entry has, because the store's keys are not empty.
     pub(super) fn unused_key(&self) -> Bytes {
         self.root.clone()
     }
@@ -33,7 +33,7 @@ impl Keyspace {
         key::prefix_end(&self.full_key(prefix)).map_or(TO_THE_LAST_KEY, Bytes::from)
     }
 
-    /// The store's key for a key of etcd.
+    /// The store's key for an etcd key.
     pub(super) fn strip(&self, key: &Bytes) -> Result<Bytes> {
         if key.starts_with(&self.root) {
             return Ok(key.slice(self.root.len()..));

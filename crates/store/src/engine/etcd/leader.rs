@@ -1,4 +1,4 @@
-//! Sending requests to the leader: a follower passes writes and linearizable reads on to it, and answers a step later.
+//! Directs requests to the leader: a follower forwards writes and linearizable reads, which delays the response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use coracle_base::Task;
 
 use super::cluster::Cluster;
 
-/// How often the leader is looked for. Leaders change seldom, and another member only takes a little longer.
+/// Interval of looking up the leader. Leaders change rarely, and another member is only slightly slower.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// Starts the task that looks for the leader until the engine is closed.
+/// Starts the task that looks up the leader until the engine is closed.
 pub(super) fn start(cluster: Arc<Cluster>) -> Task<()> {
     Task::spawn("etcd-leader", async move {
         let closed = cluster.client.closed().clone();
-        // Safe to drop at any point: a look is a few reads.
+        // Safe to drop at any point: a lookup is a few reads.
         closed.run_until_cancelled(look(&cluster)).await;
     })
 }

@@ -1,7 +1,7 @@
-//! Leases for keys that expire, each shared by many keys of about the same end.
+//! Leases for expiring keys, each shared by many keys with similar expiry.
 //!
-//! A lease per key would cost etcd as much as the key itself. A lease is granted for a little
-//! longer than asked, and for that little while serves other keys of the same lifetime.
+//! A lease per key would cost etcd as much as the key itself. A lease is granted for slightly longer than requested,
+//! and during that time serves other keys of the same lifetime.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,25 +15,25 @@ use super::proto::LeaseGrantRequest;
 use super::rpc;
 use crate::error::Result;
 
-/// The most keys on a lease: etcd deletes them all in one transaction when it ends.
+/// Maximum keys per lease, because etcd deletes them in one transaction.
 const MAX_KEYS: u32 = 1000;
 
-/// The most leases kept for reuse. Beyond it the oldest is left to itself: it ends in time.
+/// Maximum leases kept for reuse. Above it the oldest is no longer reused, and expires.
 const MAX_OPEN: usize = 256;
 
-/// A key lives at most this much longer than asked because of a shared lease.
+/// Maximum additional lifetime of a key because of a shared lease.
 const MAX_WINDOW: Duration = Duration::from_secs(60);
 
-/// And at most by this part of its time.
+/// The same limit as a fraction (1/20) of the key's lifetime.
 const WINDOW_SHARE: u32 = 20;
 
-/// Etcd counts leases in seconds and so rounds up by less than this.
+/// Etcd counts leases in seconds, so TTLs are rounded up by less than this.
 const ROUNDING: Duration = Duration::from_secs(1);
 
-/// The longest lease etcd grants, in seconds.
+/// Maximum TTL of a lease that etcd grants, in seconds.
 const MAX_TTL_S: u64 = 9_000_000_000;
 
-/// The leases that may serve more keys.
+/// Leases that may serve more keys.
 #[derive(Default)]
 pub(super) struct Leases {
     open: Mutex<Vec<Lease>>,
@@ -41,21 +41,21 @@ pub(super) struct Leases {
 
 struct Lease {
     id: i64,
-    /// Not before this it ends. Monotonic: were it wall time, a clock set back would make a
-    /// lease look longer than it is, and keys would expire early.
+    /// Earliest end of the lease. Monotonic: with wall time, a clock set back would make the lease look longer than
+    /// it is, and keys would expire early.
     ends: Instant,
     keys: u32,
 }
 
 impl Cluster {
-    /// The id of a lease that ends `ttl` from now, or a little later.
+    /// Returns the id of a lease that ends `ttl` from now, or slightly later.
     pub(super) async fn lease(&self, ttl: Duration) -> Result<i64> {
         let now = Instant::now();
         if let Some(id) = choose(&mut self.leases.lock(), now, ttl) {
             return Ok(id);
         }
         let request = LeaseGrantRequest { ttl: seconds_to_ask(ttl) };
-        // A grant whose answer is lost leaves a lease without keys, which ends by itself.
+        // A grant whose response is lost leaves a lease without keys, which expires.
         let granted = self.client.call(&rpc::LEASE_GRANT, Repeat::Always, request).await;
         let granted = granted.map_err(Failure::into_read_error)?;
         let length = Duration::from_secs(granted.ttl.unsigned_abs());
@@ -67,7 +67,7 @@ impl Cluster {
 }
 
 impl Leases {
-    /// To be called when etcd does not know a lease: someone has revoked it.
+    /// Must be called when etcd does not know a lease, because it was revoked.
     pub(super) fn forget_all(&self) {
         self.lock().clear();
     }
@@ -77,7 +77,7 @@ impl Leases {
     }
 }
 
-/// How much later than asked a key of this lifetime may expire.
+/// Maximum additional lifetime of a key with this TTL.
 fn window(ttl: Duration) -> Duration {
     (ttl / WINDOW_SHARE).min(MAX_WINDOW)
 }
@@ -88,7 +88,7 @@ fn seconds_to_ask(ttl: Duration) -> i64 {
     seconds.clamp(1, MAX_TTL_S) as i64
 }
 
-/// Takes a place on an open lease that ends neither before nor long after `now + ttl`.
+/// Uses an open lease that ends neither before nor long after `now + ttl`.
 fn choose(open: &mut Vec<Lease>, now: Instant, ttl: Duration) -> Option<i64> {
     open.retain(|lease| lease.ends > now && lease.keys < MAX_KEYS);
     let earliest = now.checked_add(ttl)?;

@@ -1,12 +1,12 @@
-//! The engine over an etcd cluster (v3 API, etcd 3.4 or later).
+//! The engine for an etcd cluster (v3 API, etcd 3.4 or later).
 //!
-//! Etcd has the semantics of the store already; this translates. What it adds: a header on
-//! each value for what etcd has no place for (`value`), ranges in pages (`read`), leases
-//! shared by many keys (`lease`), watches that outlive a lost member (`follow`), and
-//! compaction by age (`compact`). Several processes may use one cluster at once.
+//! Etcd already has the store's semantics; this engine translates requests. In addition it has: a header in each
+//! value for metadata that etcd cannot store (`value`), paginated ranges (`read`), leases shared by many keys
+//! (`lease`), watches that survive the loss of a member (`follow`), and compaction by age (`compact`). Several
+//! processes may use one cluster concurrently.
 //!
-//! Reads and watches are served from a copy in memory that follows etcd (`mirror`), where that is proven to give the
-//! same answers.
+//! Reads and watches are served from an in-memory mirror that follows etcd (`mirror`), if it is proven to give the
+//! same results.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -47,11 +47,11 @@ mod stream;
 mod value;
 mod watch;
 
-/// Connects to a cluster and makes sure that it answers.
+/// Connects to a cluster and verifies that it responds.
 ///
 /// # Errors
-/// [`crate::Error::Config`] for options that cannot work, [`crate::Error::Unavailable`] if no
-/// member answers, [`crate::Error::Refused`] if they do not let us in.
+/// [`crate::Error::Config`] for invalid options, [`crate::Error::Unavailable`] if no member responds,
+/// [`crate::Error::Refused`] if they reject the credentials.
 pub async fn connect(options: Options) -> Result<Store> {
     let closed = CancellationToken::new();
     let cluster = Arc::new(Cluster::new(&options, closed)?);
@@ -60,14 +60,14 @@ pub async fn connect(options: Options) -> Result<Store> {
     Ok(Store::new(Arc::new(EtcdEngine::start(cluster, &options).await)))
 }
 
-/// A connected cluster with what runs for it.
+/// A connected cluster and its background tasks.
 struct EtcdEngine {
     cluster: Arc<Cluster>,
     mirror: Arc<Mirror>,
-    /// The mirror's, compaction by age, the look for the leader and the test of an unreachable cluster, until the
-    /// engine is closed.
+    /// Tasks of the mirror, compaction by age, leader lookup and the retest of an unreachable cluster; they run until
+    /// the engine is closed.
     tasks: Mutex<Vec<Task<()>>>,
-    /// Every running watch. Each task belongs to its [`Watch`]; this awaits them.
+    /// Tracks the task of every running watch; each task belongs to its [`Watch`].
     watches: TaskTracker,
 }
 
@@ -110,7 +110,7 @@ impl EtcdEngine {
         self.checked(at, count.revision).map(|()| count)
     }
 
-    /// Notes a current state that etcd itself has answered with.
+    /// Records the revision of a current state that etcd has returned.
     fn checked(&self, at: At, found: Revision) -> Result<()> {
         if at.past().is_none() {
             self.cluster.saw(found);
@@ -120,7 +120,7 @@ impl EtcdEngine {
 
     async fn watch(&self, mut request: WatchRequest) -> Result<Watch> {
         let from = match request.from {
-            // The mirror's own revision may lag behind what was acknowledged.
+            // The mirror's revision may be older than acknowledged writes.
             None => self.mirror.latest().await?.next(),
             Some(from) => from,
         };
@@ -148,7 +148,7 @@ impl EtcdEngine {
         self.cluster.client.closed().cancel();
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {
-            // It sees the cancellation; that it was cancelled is no news.
+            // The task observes the cancellation; its result does not matter.
             let _ = task.await;
         }
         self.watches.close();

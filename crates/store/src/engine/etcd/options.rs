@@ -1,4 +1,4 @@
-//! Which cluster to use and how: what the user wrote, and the check of it.
+//! Options of the etcd engine, as given by the user, and their validation.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,63 +10,62 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use crate::CompactionPolicy;
 use crate::error::{Error, Result};
 
-/// A silent connection is asked for a sign of life this often, while requests are waiting on
-/// it. Etcd cuts off clients that ask more than once in 5 s, or while nothing is waiting.
+/// Interval of keep-alive pings on a silent connection with pending requests. Etcd disconnects clients that ping more
+/// often than every 5 s, or without pending requests.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Without that sign for this long, the member is taken for dead.
+/// Time without a ping response after which the connection is considered dead.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What one watch may have in flight. Small, so that watches nobody reads from at the moment
-/// cannot use up what their shared connection may have in flight.
+/// Flow-control window of one watch. Small, so that watches that are not read at the moment cannot exhaust the window
+/// of their shared connection.
 const WATCH_STREAM_WINDOW: u32 = 256 << 10;
 
-/// What all watches of one connection may have in flight together: room for thousands of
-/// watches that nobody reads from.
+/// Flow-control window of all watches of one connection: enough for thousands of watches that are not read.
 const WATCH_CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// How a certificate begins in PEM.
+/// First line of a certificate in PEM.
 const PEM_CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
-/// How to reach an etcd cluster.
+/// Options for connecting to an etcd cluster.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
     /// URLs of the members, such as `http://10.0.0.1:2379`.
     pub endpoints: Vec<String>,
-    /// Every key is kept under this prefix in etcd; ends with a slash.
+    /// Key prefix in etcd of all keys; ends with a slash.
     pub root: String,
-    /// Needed for `https` endpoints.
+    /// Required for `https` endpoints.
     pub tls: Option<Tls>,
-    /// The user to authenticate as, if the cluster asks for one.
+    /// User name and password, if the cluster requires authentication.
     pub auth: Option<(String, Password)>,
-    /// How long to wait for a connection to a member.
+    /// Timeout for connecting to a member.
     pub connect_timeout: Duration,
-    /// How long to try a request before giving up on the cluster.
+    /// Time after which a request fails.
     pub request_timeout: Duration,
-    /// Which history to give up by itself. Of etcd's only by `max_age`, where zero means none.
+    /// History to discard. In etcd only by `max_age`, where zero disables compaction.
     pub compaction: CompactionPolicy,
-    /// Where the time comes from.
+    /// The clock.
     pub clock: Clock,
 }
 
-/// Certificates for an encrypted connection, as PEM.
+/// Certificates for TLS, in PEM.
 #[derive(Clone)]
 pub struct Tls {
-    /// The authorities that may have signed the members' certificates.
+    /// CA bundle that verifies the members' certificates.
     pub ca_pem: Vec<u8>,
-    /// Our own certificate and its key, if the cluster asks for one.
+    /// Client certificate and key, if the cluster requires one.
     pub identity: Option<ClientIdentity>,
-    /// The name in the members' certificates, if it is not the host of their URL.
+    /// Name in the members' certificates, if it differs from the host of their URL.
     pub domain: Option<String>,
 }
 
-/// A client certificate and its key, as PEM.
+/// A client certificate and its private key, in PEM.
 #[derive(Clone)]
 pub struct ClientIdentity {
-    /// The certificate, followed by intermediate ones if there are any.
+    /// The certificate, followed by intermediate certificates.
     pub cert_pem: Vec<u8>,
-    /// Its private key.
+    /// The private key.
     pub key_pem: Vec<u8>,
 }
 
@@ -107,7 +106,7 @@ impl fmt::Debug for ClientIdentity {
 }
 
 impl Options {
-    /// The cluster with these members, otherwise with defaults.
+    /// Options for the cluster with these members, otherwise with defaults.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -121,10 +120,10 @@ impl Options {
         }
     }
 
-    /// The cluster with the members in a list such as `http://a:2379,http://b:2379`.
+    /// Options for the cluster with the members in a list such as `http://a:2379,http://b:2379`.
     ///
     /// # Errors
-    /// [`Error::Config`] naming the first part that is not the URL of a member.
+    /// [`Error::Config`] with the first item that is not a member's URL.
     pub fn parse(list: &str) -> Result<Self> {
         let endpoints: Vec<&str> = list.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
         let options = Self::new(endpoints);
@@ -144,18 +143,18 @@ impl Options {
         if self.root.len() > 1 && self.root.ends_with('/') {
             return Ok(());
         }
-        // Without the slash, root `a` would contain the keys of root `ab`.
+        // Without the slash, the root `a` would include the keys of the root `ab`.
         let expected = "expected a prefix that ends with a slash, such as coracle/";
         Err(Error::Config(format!("etcd root {:?} is not usable; {expected}", self.root)))
     }
 
-    /// Everything that can be found wrong without asking the cluster.
+    /// Validates everything that needs no connection.
     pub(super) fn check(&self) -> Result<()> {
         self.check_endpoints()?;
         self.check_root()
     }
 
-    /// How much history the mirror keeps: as much as a store in this process, whoever compacts etcd.
+    /// History kept by the mirror: as much as in an in-process store, independent of etcd's compaction.
     pub(super) fn mirror_history(&self) -> CompactionPolicy {
         let max_age = match self.compaction.max_age {
             Duration::ZERO => CompactionPolicy::default().max_age,
@@ -164,7 +163,7 @@ impl Options {
         CompactionPolicy { max_age, ..self.compaction.clone() }
     }
 
-    /// How to connect to one member for requests.
+    /// Endpoint for requests to one member.
     pub(super) fn request_endpoint(&self, url: &str) -> Result<Endpoint> {
         let endpoint = Endpoint::from(member_uri(url)?)
             .connect_timeout(self.connect_timeout)
@@ -186,7 +185,7 @@ impl Options {
         })
     }
 
-    /// How to connect to one member for watches.
+    /// Endpoint for watches of one member.
     pub(super) fn watch_endpoint(&self, url: &str) -> Result<Endpoint> {
         Ok(self
             .request_endpoint(url)?
@@ -197,7 +196,7 @@ impl Options {
 
 impl Tls {
     fn config(&self) -> Result<ClientTlsConfig> {
-        // Without this, a file that is no certificate would mean to trust nobody.
+        // Otherwise a file without certificates would be an empty set of CAs, and every connection would fail.
         if !self.ca_pem.windows(PEM_CERTIFICATE.len()).any(|bytes| bytes == PEM_CERTIFICATE) {
             let expected = "expected PEM with a line \"-----BEGIN CERTIFICATE-----\"";
             return Err(Error::Config(format!("the authority (CA) for etcd has no certificate; {expected}")));
@@ -242,7 +241,7 @@ fn member_uri(url: &str) -> Result<Uri> {
     Ok(uri)
 }
 
-/// A URL for messages. What stands before an `@` may hold a password.
+/// A URL for messages. The part before an `@` is hidden, because it may contain a password.
 fn shown(url: &str) -> &str {
     url.rsplit_once('@').map_or(url, |(_, host)| host)
 }

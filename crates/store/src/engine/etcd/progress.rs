@@ -1,15 +1,14 @@
-//! Finding out how far a watch has come, when its reader asks.
+//! Determines the progress of a watch when its reader requests it.
 //!
-//! The reader is promised a revision at least as high as the store's latest when it asked,
-//! and every event up to it before. So the latest revision is read first, then the member of
-//! the watch is asked for its own until that is as high.
+//! The reader is guaranteed a revision at least as high as the store's latest at the time of the request, after every
+//! event up to it. So the latest revision is read first, then the watch's member is sent progress requests until its
+//! revision is as high.
 //!
-//! Members before etcd 3.4.31 and 3.5.13 may send their answer before events that were
-//! waiting to be sent, or that a watch still catching up has not been given. With those, an
-//! answer is not passed on before the stream has been silent for several rounds of their
-//! catching up and has then answered once more. That leaves one gap, which cannot be closed
-//! from outside: a member that takes longer than this over one round, and sends nothing in
-//! the meantime. An event beyond the answer closes it at once, because events are in order.
+//! Members before etcd 3.4.31 and 3.5.13 may send a progress response before pending events, or before events of a
+//! watch that is still catching up. With these versions, a response is used only after the stream has been silent for
+//! several of their synchronization rounds and has then sent another response. One case cannot be detected by a
+//! client: a member that takes longer than this for one round and sends nothing meanwhile. An event after the
+//! response proves it at once, because events are ordered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,32 +22,31 @@ use crate::engine::BoxFuture;
 use crate::error::Error;
 use crate::revision::Revision;
 
-/// How long to wait for an answer before asking again. Newer members do not answer as long
-/// as the watch is catching up.
+/// Time to wait for a response before requesting again. Newer members do not respond while the watch is catching up.
 const FIRST_PATIENCE: Duration = Duration::from_millis(100);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Three of the rounds in which etcd lets watches catch up.
+/// Three rounds of etcd's synchronization of watches.
 const SETTLING_TIME: Duration = Duration::from_millis(300);
 
 /// Pause after the latest revision could not be read; the attempt had its own retries.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
-/// An idle watch asks for itself this many times within the age at which history is given up.
-/// Otherwise, a watch that was long without events would resume too early in history after a
-/// lost connection and be told that it has been compacted.
+/// Number of progress requests that an idle watch sends within the retention time of history. Otherwise, a watch
+/// without events for long would resume from an old revision after a lost connection and fail because it has been
+/// compacted.
 const REFRESHES_PER_AGE: u32 = 4;
 
-/// How often it asks when history is not given up by this engine: others may do it.
+/// Interval of these requests if this engine does not compact history, because other programs may.
 const DEFAULT_REFRESH: Duration = Duration::from_secs(60);
 
-/// Where a request for progress stands.
+/// State of a progress request.
 pub(super) struct Progress {
     requests: watch::Receiver<u64>,
     stage: Stage,
-    /// Whether the reader asked, rather than this watch for itself.
+    /// True if the reader requested progress, false if the watch did for itself.
     reader_asked: bool,
-    /// Questions sent on this stream that have no answer yet.
+    /// Requests sent on this stream without a response yet.
     unanswered: u32,
     patience: Backoff,
     refresh_every: Duration,
@@ -57,38 +55,38 @@ pub(super) struct Progress {
 
 enum Stage {
     Idle,
-    /// Finding out what the reader is to be told at least.
+    /// Reading the revision that must be reached.
     Measuring(BoxFuture<'static, Measured>),
-    /// Waiting for the member to come that far.
+    /// Waiting for the member to reach it.
     Asking {
         wanted: Measured,
         ask_at: Instant,
     },
-    /// Waiting for events that an old member's answer has overtaken.
+    /// Waiting for events that an old member's response has overtaken.
     Settling {
         answer: i64,
         until: Instant,
     },
-    /// Making sure that the silence was not the network's.
+    /// Verifying that the silence was not caused by the network.
     Confirming {
         answer: i64,
         ask_at: Instant,
     },
 }
 
-/// What [`Progress::wake`] asks for.
+/// The next action that [`Progress::wake`] returns.
 pub(super) enum Wake {
-    /// Ask the member, then call [`Progress::asked`].
+    /// Send a progress request to the member, then call [`Progress::asked`].
     Ask,
-    /// The watch has delivered everything up to this revision already: nothing has changed
-    /// since its last event, or it begins in the future.
+    /// The watch has delivered everything up to this revision already: nothing has changed since its last event, or
+    /// it begins in the future.
     Proved(i64),
 }
 
 #[derive(Clone, Copy)]
 struct Measured {
     revision: i64,
-    /// Whether the member answers in order with its events.
+    /// True if the member orders its responses with its events.
     ordered: bool,
 }
 
@@ -109,8 +107,8 @@ impl Progress {
         }
     }
 
-    /// Returns what is to be done next for a watch that has delivered everything before
-    /// revision `next`. Safe to drop before: where it stands is kept in `self`.
+    /// Waits for the next action of a watch that has delivered everything before revision `next`. Safe to drop: the
+    /// state is in `self`.
     pub(super) async fn wake(&mut self, cluster: &Arc<Cluster>, member: usize, next: i64) -> Wake {
         loop {
             match &mut self.stage {
@@ -138,7 +136,7 @@ impl Progress {
         }
     }
 
-    /// To be called after [`Wake::Ask`], with whether the question could be sent.
+    /// Must be called after [`Wake::Ask`], with true if the request was sent.
     pub(super) fn asked(&mut self, sent: bool) {
         self.unanswered += u32::from(sent);
         let next = Instant::now() + self.patience.next_delay();
@@ -147,7 +145,7 @@ impl Progress {
         }
     }
 
-    /// The member has answered. Returns the revision up to which that is proof, if it is.
+    /// Handles the member's response. Returns the revision that it proves to be delivered, if it does.
     pub(super) fn answered(&mut self, revision: i64) -> Option<i64> {
         self.unanswered = self.unanswered.saturating_sub(1);
         match self.stage {
@@ -160,15 +158,15 @@ impl Progress {
                 }
                 None
             }
-            // An earlier question's answer says nothing about the silence.
+            // The response to an earlier request does not confirm the silence.
             Stage::Confirming { answer, .. } if self.unanswered == 0 => Some(answer),
             _ => None,
         }
     }
 
-    /// Events up to `last` have been delivered. Returns `last` if that is what was wanted.
+    /// Handles events up to `last`. Returns `last` if that is the revision to be reached.
     pub(super) fn saw_events(&mut self, last: i64) -> Option<i64> {
-        // Events move a watch on as well as its own question would.
+        // Events advance a watch like a request of its own.
         self.refresh_at = Instant::now() + self.refresh_every;
         match self.stage {
             Stage::Asking { wanted, .. } if last >= wanted.revision => Some(last),
@@ -183,7 +181,7 @@ impl Progress {
         }
     }
 
-    /// What was wanted has been proved. Returns whether the reader is to be told.
+    /// The required revision is proven. Returns true if the reader must be notified.
     pub(super) fn finish(&mut self) -> bool {
         self.stage = Stage::Idle;
         self.patience.reset();
@@ -191,7 +189,7 @@ impl Progress {
         std::mem::take(&mut self.reader_asked)
     }
 
-    /// The stream was replaced; what was asked on the old one is asked again.
+    /// Handles the replacement of the stream: requests on the old one are repeated.
     pub(super) fn restart(&mut self, cluster: &Arc<Cluster>, member: usize) {
         self.unanswered = 0;
         if !matches!(self.stage, Stage::Idle) {
@@ -204,23 +202,23 @@ impl Progress {
     }
 }
 
-/// Waits for the reader to ask, true, or the time of the watch's own question, false.
+/// Waits for a request of the reader (true) or the time of the watch's own request (false).
 async fn asked(requests: &mut watch::Receiver<u64>, refresh_at: Instant) -> bool {
     // Both are safe to drop: a request stays marked as new, the time is absolute.
     tokio::select! {
         changed = requests.changed() => match changed {
             Ok(()) => true,
-            // No handle is left, so nobody can ask.
+            // All handles have been dropped, so there will be no request.
             Err(_) => { sleep_until(refresh_at).await; false }
         },
         () = sleep_until(refresh_at) => false,
     }
 }
 
-/// The latest revision, and how far the member's answers can be trusted.
+/// The latest revision, and whether the member orders its responses.
 async fn measure(cluster: Arc<Cluster>, member: usize) -> Measured {
     let status = cluster.client.status(member).await;
-    // A member that does not say counts as an old one.
+    // A member whose version is unknown is treated as an old one.
     let ordered = status.is_ok_and(|status| answers_in_order(&status.version));
     loop {
         match cluster.revision().await {
@@ -237,8 +235,8 @@ fn wire(revision: Revision) -> i64 {
     i64::try_from(revision.get()).unwrap_or(i64::MAX)
 }
 
-/// Whether an etcd of this version sends its answer after the events before it. The versions
-/// are those from which Kubernetes relies on it.
+/// Returns true if an etcd of this version sends a progress response after the events before it. Kubernetes relies on
+/// it from the same versions on.
 fn answers_in_order(version: &str) -> bool {
     let mut numbers = version.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let mut next = || numbers.next().unwrap_or(0);

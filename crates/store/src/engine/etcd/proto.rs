@@ -1,23 +1,22 @@
-//! The messages of etcd's v3 API that the engine exchanges, by hand.
+//! Messages of etcd's v3 API that the engine uses, written by hand.
 //!
-//! Field numbers and types are those of etcd's `rpc.proto` and `kv.proto`; fields the engine
-//! neither sets nor reads are left out, which protobuf allows on both sides. Written out so
-//! that building needs no protobuf compiler.
+//! Field numbers and types are those of etcd's `rpc.proto` and `kv.proto`; unused fields are omitted, which protobuf
+//! permits on both sides. Written by hand, so that the build needs no protobuf compiler.
 
 use std::fmt;
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-/// A single key's range has this end.
+/// Range end for a single key.
 pub(super) const NO_END: Bytes = Bytes::new();
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseHeader {
-    /// The member that answered.
+    /// The responding member.
     #[prost(uint64, tag = "2")]
     pub(super) member_id: u64,
-    /// The store's revision when the request was carried out.
+    /// Revision of the store when the request was executed.
     #[prost(int64, tag = "3")]
     pub(super) revision: i64,
 }
@@ -44,7 +43,7 @@ pub(super) struct RangeRequest {
     pub(super) range_end: Bytes,
     #[prost(int64, tag = "3")]
     pub(super) limit: i64,
-    /// 0 means the latest.
+    /// 0 for the latest.
     #[prost(int64, tag = "4")]
     pub(super) revision: i64,
     #[prost(bool, tag = "9")]
@@ -59,7 +58,7 @@ pub(super) struct RangeResponse {
     pub(super) kvs: Vec<KeyValue>,
     #[prost(bool, tag = "3")]
     pub(super) more: bool,
-    /// Keys in the range, whatever the limit.
+    /// Number of keys in the range, regardless of the limit.
     #[prost(int64, tag = "4")]
     pub(super) count: i64,
 }
@@ -100,7 +99,7 @@ pub(super) struct DeleteRangeResponse {
     pub(super) prev_kvs: Vec<KeyValue>,
 }
 
-/// "The key's mod revision equals this one", the only comparison the engine makes.
+/// Compares the key's mod revision for equality, the only comparison that the engine uses.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Compare {
     /// 0: equal.
@@ -110,8 +109,8 @@ pub(super) struct Compare {
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
-    /// One arm of a oneof in etcd's file. `optional` is the same on the wire, and sends a
-    /// zero too, which is how a missing key is asked for.
+    /// One variant of a oneof in etcd's definition. `optional` has the same encoding and also sends a zero, which
+    /// compares with a missing key.
     #[prost(int64, optional, tag = "6")]
     pub(super) mod_revision: Option<i64>,
 }
@@ -236,7 +235,7 @@ pub(super) struct WatchResponse {
     pub(super) created: bool,
     #[prost(bool, tag = "4")]
     pub(super) canceled: bool,
-    /// Not 0 if the watch was cancelled because its start is no longer kept.
+    /// Not 0 if the watch was cancelled because its start has been compacted.
     #[prost(int64, tag = "5")]
     pub(super) compact_revision: i64,
     #[prost(string, tag = "6")]
@@ -246,10 +245,10 @@ pub(super) struct WatchResponse {
 }
 
 impl WatchResponse {
-    /// The id etcd gives to answers that concern all watches of a stream.
+    /// The watch id of responses that concern all watches of a stream.
     const ALL_WATCHES: i64 = -1;
 
-    /// The revision of an answer to a request for progress.
+    /// The revision of a progress response.
     pub(super) fn progress(&self) -> Option<i64> {
         let answer = self.watch_id == Self::ALL_WATCHES && !self.created && !self.canceled;
         answer.then(|| revision(&self.header))
@@ -285,7 +284,7 @@ pub(super) struct LeaseGrantRequest {
 pub(super) struct LeaseGrantResponse {
     #[prost(int64, tag = "2")]
     pub(super) id: i64,
-    /// What was granted, which may be more than was asked for.
+    /// The granted TTL, which may be more than requested.
     #[prost(int64, tag = "3")]
     pub(super) ttl: i64,
 }
@@ -329,19 +328,19 @@ pub(super) struct StatusResponse {
     pub(super) version: String,
     #[prost(int64, tag = "3")]
     pub(super) db_size: i64,
-    /// The member that leads, as far as this one has heard; 0: none.
+    /// The leader's id, as far as this member knows; 0 for none.
     #[prost(uint64, tag = "4")]
     pub(super) leader: u64,
 }
 
 impl StatusResponse {
-    /// Whether the member that answered leads.
+    /// Returns true if the responding member is the leader.
     pub(super) fn is_leader(&self) -> bool {
         self.leader != 0 && self.header.as_ref().is_some_and(|header| header.member_id == self.leader)
     }
 }
 
-/// The revision in an answer's header; etcd always sends one.
+/// The revision in a response header; etcd always sends one.
 pub(super) fn revision(header: &Option<ResponseHeader>) -> i64 {
     header.as_ref().map_or(0, |header| header.revision)
 }

@@ -1,4 +1,4 @@
-//! Reading: one key, a count, and ranges in pages that all come from one snapshot.
+//! Reads: single keys, counts, and paginated ranges from one snapshot.
 
 use bytes::Bytes;
 use prost::Message;
@@ -15,25 +15,24 @@ use crate::error::{Error, Result};
 use crate::read::{At, Count, Get, Range, RangeRequest};
 use crate::revision::Revision;
 
-/// How many entries the first page of a range asks for; later ones follow from its size.
+/// Entries in the first page of a range; later pages depend on its size.
 const FIRST_PAGE: usize = 500;
 
-/// The most entries in a page: each costs etcd a look-up while the page is made.
+/// Maximum entries per page: etcd does one lookup per entry while it builds the page.
 const LARGEST_PAGE: usize = 10_000;
 
-/// What a page is to come near to in bytes: far below the limit of a message, as the next
-/// page's entries may be larger, and far above the cost of asking for it.
+/// Target size of a page: far below the message limit, because the next page's entries may be larger, and large
+/// compared with the cost of a request.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// How often a range of the latest revision begins anew because its snapshot was compacted
-/// away between two of its pages.
+/// Maximum restarts of a range at the latest revision whose snapshot was compacted between two pages.
 const MAX_SNAPSHOTS: u32 = 3;
 
-/// What "out of range" stands for in etcd's answer to a read.
+/// Meanings of the code "out of range" for a read.
 enum OutOfRange {
     /// The revision is compacted or in the future.
     Revision(Error),
-    /// Said by our own side: the answer was larger than the limit.
+    /// Raised by the client: the response exceeded the limit.
     TooLarge,
 }
 
@@ -108,9 +107,9 @@ impl Cluster {
         }
     }
 
-    /// A page, or nothing if it is too large for one message.
+    /// Reads a page; `None` if it is too large for one message.
     async fn page(&self, request: proto::RangeRequest) -> Result<Option<RangeResponse>> {
-        // Once more, should the revision have come to be between a refusal and the look at why.
+        // Once more, in case the revision was created between the rejection and the check of its cause.
         for _ in 0..2 {
             match self.read(request.clone()).await {
                 Ok(answer) => return Ok(Some(answer)),
@@ -131,13 +130,14 @@ impl Cluster {
         self.page(request).await?.ok_or_else(too_large)
     }
 
-    /// Etcd refuses revisions before and after those it has with the same code, and a too
-    /// large answer gets that code on our side. Reads of nothing tell them apart.
+    /// Etcd rejects compacted and future revisions with the same code, and a response that is too large gets that
+    /// code from our client. Reads that match no key distinguish the cases.
     async fn out_of_range(&self, requested: i64) -> Result<OutOfRange> {
         if requested == 0 {
             return Ok(OutOfRange::TooLarge);
         }
-        // Before it is asked for again: what was not in the future then and is refused is gone.
+        // Read before the request is repeated: a revision that was not in the future and is rejected has been
+        // compacted.
         let current = self.revision().await?;
         match self.read(self.empty_read(requested)).await {
             Ok(_) => return Ok(OutOfRange::TooLarge),
@@ -152,8 +152,8 @@ impl Cluster {
         Ok(OutOfRange::Revision(Error::Compacted { requested, oldest }))
     }
 
-    /// Etcd's number for a revision, 0 for the latest. Revision 0 is one that no store has
-    /// any more, and those beyond etcd's numbers are ones it does not have yet.
+    /// Etcd's number for a revision, 0 for the latest. Revision 0 counts as compacted, and those beyond etcd's range
+    /// as future.
     async fn wire_revision(&self, at: At) -> Result<i64> {
         let Some(requested) = at.past() else { return Ok(0) };
         match i64::try_from(requested.get()) {
@@ -164,17 +164,17 @@ impl Cluster {
     }
 }
 
-/// A range on its way from page to page.
+/// A paginated read of a range.
 struct Walk {
-    /// Where the next page begins.
+    /// First key of the next page.
     key: Bytes,
     range_end: Bytes,
-    /// Etcd's number of the snapshot; 0 until the first page has set it for all others.
+    /// Revision of the snapshot; 0 until the first page has determined it.
     revision: i64,
     page_size: usize,
     limit: usize,
     entries: Vec<Entry>,
-    /// How many entries there are with and beyond the limit, from the first page.
+    /// Number of entries including those beyond the limit, from the first page.
     total: Option<u64>,
 }
 
@@ -193,7 +193,7 @@ impl Walk {
         }
     }
 
-    /// Takes a page's entries; false if it was the last one.
+    /// Adds a page's entries; returns false if it was the last one.
     fn take(&mut self, page: RangeResponse, keyspace: &Keyspace) -> Result<bool> {
         if self.revision == 0 {
             self.revision = proto::revision(&page.header);
@@ -221,8 +221,7 @@ impl Walk {
     }
 }
 
-/// The revision of the snapshot an answer comes from: the one asked for, or for the latest,
-/// the one in the header.
+/// The revision of a response's snapshot: the requested one, or for the latest the one in the header.
 fn snapshot(requested: i64, answer: &RangeResponse) -> Revision {
     value::to_revision(if requested == 0 { proto::revision(&answer.header) } else { requested })
 }

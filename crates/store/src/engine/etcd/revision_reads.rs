@@ -1,7 +1,7 @@
-//! The latest revision, read from etcd once for all callers that ask at about the same time.
+//! Reads of the latest revision, shared by concurrent callers.
 //!
-//! A caller may only use a read that started after the call, or it would miss writes acknowledged in between. So at
-//! most two reads exist: one that runs, and one that starts when that one ends and that all later callers share.
+//! A caller may only use a read that started after its call, or it would miss writes acknowledged in between. So
+//! there are at most two reads: a running one, and one that starts when it ends and is shared by all later callers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,7 +23,7 @@ pub(super) struct RevisionReads {
 
 #[derive(Default)]
 struct Readings {
-    /// May have started before the present caller came.
+    /// May have started before the current caller.
     running: Option<Reading>,
     /// Starts when the running one has ended.
     next: Option<Reading>,
@@ -53,7 +53,7 @@ impl RevisionReads {
                 let later = read();
                 let start = || {
                     boxed(async move {
-                        // Its outcome says nothing to those who came after it had started.
+                        // Its result does not concern callers that came after it had started.
                         let _ = earlier.await;
                         later.await
                     })
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// A store whose reads each take a permit, and return their number.
+    /// A store whose reads wait for a permit each, and return their number.
     struct Source {
         started: AtomicU64,
         permits: Semaphore,
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(first.await.unwrap(), Revision::new(1));
         assert!((&mut second).now_or_never().is_none());
         assert_eq!(source.started.load(Ordering::Relaxed), 2);
-        // The second has started, so this caller needs a third.
+        // The second read has started, so this caller needs a third.
         let fourth = join();
         source.permits.add_permits(2);
         assert_eq!(second.await.unwrap(), Revision::new(2));

@@ -1,4 +1,4 @@
-//! Calling etcd's methods over gRPC: one table of paths, two ways to call.
+//! gRPC calls of etcd's methods: a table of methods, unary and streaming.
 
 use std::marker::PhantomData;
 
@@ -12,24 +12,24 @@ use tonic_prost::ProstCodec;
 
 use super::proto;
 
-/// A method of etcd with the messages it takes and gives.
+/// A method of etcd with its request and response types.
 pub(super) struct Method<Q, S> {
     path: &'static str,
-    /// The largest answer that is accepted.
+    /// Maximum size of a response.
     answer_limit: usize,
     messages: PhantomData<fn(Q) -> S>,
 }
 
-/// Room for a page of a range, which is aimed at a few megabytes, and for the largest entry.
-/// A page beyond this is refused before it has arrived, and asked for again by halves.
+/// Fits a page of a range, whose target size is a few megabytes, and the largest entry. A larger page is rejected
+/// before it has arrived, and requested again with half the entries.
 const PAGE_LIMIT: usize = 16 << 20;
 
-/// The largest message gRPC has. For answers that cannot be asked for in smaller pieces: a
-/// transaction's, bounded by its operations, and a watch's, which etcd bounds by 1000
-/// revisions. Refusing one would lose the outcome, or end the watch for ever.
+/// The largest gRPC message. For responses that cannot be split: that of a transaction, bounded by its operations,
+/// and of a watch, which etcd bounds by 1000 revisions. Rejecting one would lose the outcome, or end the watch
+/// permanently.
 const WHOLE_ANSWER_LIMIT: usize = i32::MAX as usize;
 
-/// Plenty for answers of a fixed size.
+/// More than enough for responses of fixed size.
 const SMALL_LIMIT: usize = 1 << 20;
 
 impl<Q, S> Method<Q, S> {
@@ -58,14 +58,14 @@ where
     Q: Message + 'static,
     S: Message + Default + 'static,
 {
-    /// One request, one answer.
+    /// A unary call.
     pub(super) async fn unary(&self, channel: Channel, request: Request<Q>) -> Result<S, Status> {
         let mut grpc = self.ready(channel).await?;
         let codec: ProstCodec<Q, S> = ProstCodec::default();
         Ok(grpc.unary(request, self.path(), codec).await?.into_inner())
     }
 
-    /// Many requests, many answers.
+    /// A streaming call.
     pub(super) async fn stream<R>(
         &self,
         channel: Channel,

@@ -1,4 +1,4 @@
-//! The user the engine acts as, and the token etcd gave it.
+//! Authentication: the user of the engine, and its token.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use super::options::Password;
 use super::proto::AuthenticateRequest;
 use super::rpc;
 
-/// Where etcd looks for the token.
+/// Metadata field of the token.
 const TOKEN_FIELD: &str = "token";
 
 /// A user, with a token once one was needed.
@@ -21,7 +21,7 @@ pub(super) struct Session {
     token: Mutex<Option<Token>>,
 }
 
-/// What proves to etcd who is asking.
+/// An authentication token of etcd.
 pub(super) type Token = MetadataValue<Ascii>;
 
 impl Session {
@@ -29,7 +29,7 @@ impl Session {
         Self { user, password, token: Mutex::new(None) }
     }
 
-    /// The token, got from the member behind `channel` if there is none yet.
+    /// The token, requested from the member behind `channel` if there is none yet.
     pub(super) async fn token(&self, url: &str, channel: Channel) -> Result<Token, Failure> {
         if let Some(token) = self.known() {
             return Ok(token);
@@ -39,7 +39,7 @@ impl Session {
         Ok(token)
     }
 
-    /// The next call gets a new token.
+    /// Makes the next call request a new token.
     pub(super) fn forget_token(&self) {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -61,7 +61,7 @@ impl Session {
 
     fn failure(&self, failure: Failure) -> Failure {
         match failure {
-            // The request this was for has not been sent.
+            // The request that needed the token has not been sent.
             Failure::Unanswered(reason) => Failure::Unsent(reason),
             Failure::Rejected { code, message } => {
                 let message = format!("authentication as user {:?} failed: {message}", self.user);
@@ -72,7 +72,7 @@ impl Session {
     }
 }
 
-/// Puts the token on a request.
+/// Adds the token to a request.
 pub(super) fn attach<T>(request: &mut Request<T>, token: Token) {
     request.metadata_mut().insert(TOKEN_FIELD, token);
 }

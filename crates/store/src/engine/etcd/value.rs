@@ -1,8 +1,8 @@
-//! How a value lies in etcd: a short header, then the bytes that were put.
+//! Encoding of values in etcd: a short header, then the value.
 //!
-//! The header is one byte of flags, then for each flag a number in base 128: where readers
-//! see the revision, and when the key expires in milliseconds since the epoch. Etcd knows
-//! neither, and a lease tells its remaining time only on request and only in seconds.
+//! The header is a byte of flags, then for each flag a number in base 128: the offset of the revision stamp, and the
+//! expiry in milliseconds since the epoch. Etcd stores neither, and it reports a lease's remaining time only on
+//! request and in seconds.
 
 use bytes::Bytes;
 use coracle_base::Timestamp;
@@ -17,7 +17,7 @@ use crate::revision::Revision;
 const HAS_STAMP: u8 = 1;
 const HAS_EXPIRY: u8 = 1 << 1;
 
-/// The most bytes a 64-bit number takes in base 128.
+/// Maximum size of a 64-bit number in base 128.
 const MAX_NUMBER_BYTES: usize = 10;
 
 /// Flags and two numbers.
@@ -29,7 +29,7 @@ struct Header {
     expires_at: Option<Timestamp>,
 }
 
-/// What is written to etcd for a value.
+/// Encodes a value for etcd.
 pub(super) fn encode(value: &[u8], stamp: Option<u32>, expires_at: Option<Timestamp>) -> Bytes {
     let mut bytes = Vec::with_capacity(MAX_HEADER_BYTES + value.len());
     let flag = |present: bool, flag: u8| if present { flag } else { 0 };
@@ -44,12 +44,12 @@ pub(super) fn encode(value: &[u8], stamp: Option<u32>, expires_at: Option<Timest
     bytes.into()
 }
 
-/// The entry for what etcd answered.
+/// Decodes an entry from etcd's response.
 pub(super) fn decode(kv: &KeyValue, keyspace: &Keyspace) -> Result<Entry> {
     decode_parts(kv, keyspace).map(|parts| Entry::from_parts(&parts))
 }
 
-/// What the entry is made of. Key and value share the memory of the answer.
+/// Decodes the fields of an entry. Key and value share the memory of the response.
 pub(super) fn decode_parts(kv: &KeyValue, keyspace: &Keyspace) -> Result<EntryParts> {
     let (header, value) = split(&kv.value).map_err(|reason| undecodable(&kv.key, reason))?;
     Ok(EntryParts {
@@ -63,7 +63,7 @@ pub(super) fn decode_parts(kv: &KeyValue, keyspace: &Keyspace) -> Result<EntryPa
     })
 }
 
-/// Etcd counts in signed numbers and never below zero.
+/// Etcd's revisions are signed and never negative.
 pub(super) fn to_revision(number: i64) -> Revision {
     Revision::new(u64::try_from(number).unwrap_or(0))
 }

@@ -1,6 +1,6 @@
-//! Watches of etcd's own: for history that the mirror does not have, and while there is no mirror.
+//! Watches on etcd itself: for history that the mirror does not have, and while the mirror is missing.
 //!
-//! Each watch is a task that follows etcd (`follow`) and hands events over a short queue.
+//! Each watch is a task that follows etcd (`follow`) and passes events through a short queue.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::error::Result;
 use crate::revision::Revision;
 use crate::watch::{Pattern, ProgressHandle, Watch, WatchEvent, WatchRequest, WatchSource};
 
-/// Events read ahead of the reader. When they are not taken, no more is read, and etcd keeps
-/// the rest until the reader comes back or compaction passes it.
+/// Events read ahead of the reader. When the queue is full, nothing more is read, and etcd keeps the rest until the
+/// reader continues or compaction passes it.
 const MAX_READ_AHEAD: usize = 128;
 
 /// Starts a watch from a revision on; returns when etcd has confirmed it.
@@ -48,7 +48,7 @@ pub(super) async fn start(
 }
 
 async fn run(mut follower: Follower<Queue>) {
-    // The queue's end tells the reader if the engine is closed.
+    // The closed queue notifies the reader if the engine is closed.
     if let Some(end) = follower.run().await {
         let _ = follower.sink.events.send(Err(end)).await;
     }
@@ -59,7 +59,7 @@ struct EtcdWatch {
     events: mpsc::Receiver<Result<WatchEvent, End>>,
     end: Option<End>,
     _counted: Arc<()>,
-    /// Ends with the watch.
+    /// Dropped with the watch, which ends it.
     _task: Task<()>,
 }
 
@@ -82,7 +82,7 @@ impl WatchSource for EtcdWatch {
 /// The follower's end of a watch.
 struct Queue {
     cluster: Arc<Cluster>,
-    /// Which of the keys that etcd tells of the reader hears of.
+    /// The keys that the reader watches, a part of those that etcd sends.
     pattern: Pattern,
     events: mpsc::Sender<Result<WatchEvent, End>>,
 }
@@ -117,7 +117,7 @@ impl Queue {
         if !event.is_delete() {
             return Ok(WatchEvent::Put { entry: self.cluster.entry(&kv)?, previous });
         }
-        // Copied, or a reader that keeps the key would keep the whole response.
+        // Copied, because a reader that keeps the key would otherwise keep the whole response alive.
         let key = Bytes::copy_from_slice(&self.cluster.keyspace.strip(&kv.key)?);
         Ok(WatchEvent::Delete { key, revision: value::to_revision(revision_of(event)), previous })
     }

@@ -1,4 +1,4 @@
-//! Writing over a base: what is expected of its keys is put into terms of the scope's own.
+//! Writes over a base: conditions on the base's keys are translated to conditions on the scope's own keys.
 
 use std::collections::HashMap;
 
@@ -9,18 +9,18 @@ use crate::read::At;
 use crate::revision::Revision;
 use crate::txn::{Committed, Expect, Op, Put, Txn};
 
-/// How often a write is tried whose conditions hold although what they were translated to does
-/// not, because somebody else wrote in between.
+/// Maximum attempts of a write whose conditions hold although the translated ones do not, because of a concurrent
+/// write.
 const MAX_ATTEMPTS: u32 = 256;
 
-/// No write makes this revision.
+/// A revision that no key has.
 const NEVER: Revision = Revision::new(0);
 
-/// A transaction in terms of the scope's own keys.
+/// A transaction on the scope's own keys.
 struct Translated {
     txn: Txn,
-    /// Which of the single keys are left out, for they are deleted and already are.
-    left_out: Vec<usize>,
+    /// Indexes of the single-key operations that are omitted: deletes of keys that are deleted already.
+    omitted: Vec<usize>,
 }
 
 impl Layered {
@@ -32,11 +32,11 @@ impl Layered {
         }
         for _ in 0..MAX_ATTEMPTS {
             let own = self.own_states(&keys).await?;
-            let Translated { txn: translated, left_out } = self.translate(&txn, &own);
+            let Translated { txn: translated, omitted } = self.translate(&txn, &own);
             match self.own.commit_valid(translated).await {
-                Ok(committed) => return Ok(self.shown(&txn, committed, &left_out)),
+                Ok(committed) => return Ok(self.visible_result(&txn, committed, &omitted)),
                 Err(Error::Conflict(conflict)) => {
-                    if let Some(conflict) = self.shown_conflict(&txn, *conflict) {
+                    if let Some(conflict) = self.visible_conflict(&txn, *conflict) {
                         return Err(Error::Conflict(Box::new(conflict)));
                     }
                 }
@@ -50,7 +50,7 @@ impl Layered {
     async fn own_states(&self, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Own>> {
         let mut states = HashMap::with_capacity(keys.len());
         for key in keys {
-            // What is translated from it are conditions; a conflict makes the newer state known.
+            // May be stale: it is only translated to conditions, and a conflict returns the newer state.
             states.insert(key.clone(), Own::of(self.own.get_at(key, At::Cached).await?.entry));
         }
         Ok(states)
@@ -61,8 +61,8 @@ impl Layered {
         for (key, expect) in &txn.checks {
             translated.checks.push((key.clone(), self.translate_expect(*expect, own.get(key))));
         }
-        let mut left_out = Vec::new();
-        let mut place = 0;
+        let mut omitted = Vec::new();
+        let mut position = 0;
         for op in &txn.ops {
             match op {
                 Op::Put(put) => {
@@ -75,8 +75,8 @@ impl Layered {
                     match state {
                         None => translated.ops.push(op.clone()),
                         Some(Own::Whiteout(at)) if expect != Expect::ModRevision(NEVER) => {
-                            left_out.push(place);
-                            // Also where nothing is expected: it must still be deleted.
+                            omitted.push(position);
+                            // Even without a condition, the key must still be deleted.
                             translated.checks.push((delete.key.clone(), Expect::ModRevision(*at)));
                         }
                         Some(_) => {
@@ -90,13 +90,13 @@ impl Layered {
                     continue;
                 }
             }
-            place += 1;
+            position += 1;
         }
-        Translated { txn: translated, left_out }
+        Translated { txn: translated, omitted }
     }
 
-    /// What is to be expected of the scope's own key. What does not hold becomes what never
-    /// does: the engine is to find it, after those conditions that come before it.
+    /// Translates a condition to the scope's own key. One that does not hold becomes one that never holds, so that
+    /// the engine reports it in the order of the conditions.
     fn translate_expect(&self, expect: Expect, own: Option<&Own>) -> Expect {
         match (own, expect) {
             (Some(Own::Nothing), Expect::ModRevision(revision)) if revision == self.base.revision() => {
@@ -109,29 +109,29 @@ impl Layered {
         }
     }
 
-    /// The answer in terms of what the caller sees.
-    fn shown(&self, txn: &Txn, mut committed: Committed, left_out: &[usize]) -> Committed {
-        for place in left_out {
-            committed.previous.insert(*place, None);
+    /// The result from the caller's point of view.
+    fn visible_result(&self, txn: &Txn, mut committed: Committed, omitted: &[usize]) -> Committed {
+        for position in omitted {
+            committed.previous.insert(*position, None);
         }
         let single = txn.ops.iter().filter_map(|op| match op {
             Op::Put(put) => Some(&put.key),
             Op::Delete(delete) => Some(&delete.key),
             Op::DeletePrefix(_) => None,
         });
-        for (place, key) in single.enumerate() {
-            if !self.base.contains(key) || left_out.contains(&place) {
+        for (position, key) in single.enumerate() {
+            if !self.base.contains(key) || omitted.contains(&position) {
                 continue;
             }
-            if let Some(previous) = committed.previous.get_mut(place) {
+            if let Some(previous) = committed.previous.get_mut(position) {
                 *previous = self.visible(key, Own::of(previous.take()));
             }
         }
         committed
     }
 
-    /// The conflict as the caller sees it; none if what the caller expects does hold.
-    fn shown_conflict(&self, txn: &Txn, conflict: Conflict) -> Option<Conflict> {
+    /// The conflict from the caller's point of view; none if the caller's condition holds.
+    fn visible_conflict(&self, txn: &Txn, conflict: Conflict) -> Option<Conflict> {
         if !self.base.contains(&conflict.key) {
             return Some(conflict);
         }
@@ -144,7 +144,7 @@ impl Layered {
     }
 }
 
-/// All single keys of a transaction.
+/// All keys of single-key operations and checks.
 fn touched(txn: &Txn) -> impl Iterator<Item = &[u8]> {
     let written = txn.ops.iter().filter_map(|op| match op {
         Op::Put(put) => Some(put.key.as_slice()),

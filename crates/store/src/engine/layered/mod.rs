@@ -1,13 +1,12 @@
-//! A scope over a base: entries that are there without having been written.
+//! A scope over a base: shared entries that every scope has without storing them.
 //!
-//! The base is shared by as many scopes as like, and a scope stores only where it differs. A
-//! key of the base that is written is a key like any other from then on. One that is deleted
-//! is kept as an empty value, a *whiteout*; so values of keys of the base are never empty. The
-//! rest of the store behaves as if the base had been written, in one commit, at the revision
-//! that it names: readers and watchers that come from before it are told that this is gone.
+//! Any number of scopes share a base; a scope stores only its differences. A written key of the base is an ordinary
+//! key from then on. A deleted one is stored as an empty value, a *whiteout*; therefore values of the base's keys are
+//! never empty. The store behaves as if the base had been written, in one commit, at the revision that it names:
+//! reads and watches of earlier revisions fail as compacted.
 //!
-//! Two things bring back what the base says: deleting a whole prefix, which is for scopes that
-//! go, and expiry, which is for keys that no base should have.
+//! Two operations restore the base's entries: deleting a whole prefix, which is meant for deleting a scope, and
+//! expiry, which keys of a base must not have.
 
 mod commit;
 mod range;
@@ -26,16 +25,16 @@ use crate::store::Store;
 use crate::txn::{Committed, Txn};
 use crate::watch::{Watch, WatchRequest};
 
-/// Entries that are there without having been written.
+/// Entries that a scope has without storing them.
 pub trait Base: Send + Sync + 'static {
-    /// The revision that all of them carry. It has been made, by a commit that wrote nothing a
-    /// scope over this base can see.
+    /// The revision of all entries. It exists, created by a commit that wrote nothing visible in a scope over this
+    /// base.
     fn revision(&self) -> Revision;
 
     /// The entry of a key, relative to the scope.
     fn get(&self, key: &[u8]) -> Option<Entry>;
 
-    /// Whether there is one.
+    /// Returns true if the base has the key.
     fn contains(&self, key: &[u8]) -> bool;
 
     /// The keys that start with `prefix`, ascending.
@@ -48,7 +47,7 @@ pub(crate) struct Layered {
     base: Arc<dyn Base>,
 }
 
-/// What the scope itself says of a key of the base.
+/// The scope's own state of a key of the base.
 enum Own {
     Nothing,
     Whiteout(Revision),
@@ -65,7 +64,7 @@ impl Own {
     }
 }
 
-/// Whether an entry of a scope only says that what the base has is deleted.
+/// Returns true if an entry of a scope only marks a key of the base as deleted.
 pub fn is_whiteout(entry: &Entry) -> bool {
     entry.value_len() == 0
 }
@@ -75,7 +74,7 @@ impl Layered {
         Self { own, base }
     }
 
-    /// What readers see of a key of the base.
+    /// The entry of a key of the base as readers see it.
     fn visible(&self, key: &[u8], own: Own) -> Option<Entry> {
         match own {
             Own::Nothing => self.base.get(key),
@@ -84,7 +83,7 @@ impl Layered {
         }
     }
 
-    /// Before the base there was another, or none: nobody knows any more.
+    /// Rejects revisions before the base, at which another base or none was visible; that state is not recorded.
     fn check_age(&self, at: At) -> Result<()> {
         match at {
             At::Revision(requested) if requested < self.base.revision() => {

@@ -1,4 +1,4 @@
-//! Reading many keys of which some are the base's.
+//! Reads of several keys, some of which may be in the base.
 
 use super::{Layered, Own, is_whiteout};
 use crate::entry::Entry;
@@ -15,20 +15,20 @@ impl Layered {
         self.check_age(request.at)?;
         let limit = request.limit;
         if limit > 0 {
-            // So that enough are left if all of these turn out to be whiteouts.
+            // So that enough entries remain if all of these keys are whiteouts.
             request.limit = limit + keys.len();
         }
         let mut range = self.own.range(request).await?;
-        // Beyond the last entry of a portion nothing is known yet.
-        let known = match range.entries.last() {
+        // Keys after the last entry of a limited range may be whiteouts in its unread part.
+        let covered = match range.entries.last() {
             Some(last) if range.more => keys.partition_point(|key| key.as_slice() <= last.key()),
             _ => keys.len(),
         };
         if let Some(remaining) = range.remaining {
-            let beyond = self.difference(&keys[known..], At::Revision(range.revision)).await?;
+            let beyond = self.difference(&keys[covered..], At::Revision(range.revision)).await?;
             range.remaining = Some(remaining.saturating_add_signed(beyond));
         }
-        range.entries = self.merge(range.entries, &keys[..known]);
+        range.entries = self.merge(range.entries, &keys[..covered]);
         Ok(cut(range, limit))
     }
 
@@ -42,7 +42,7 @@ impl Layered {
         Ok(Count { count: count.saturating_add_signed(difference), revision })
     }
 
-    /// How many more entries there are than the scope itself has, among these keys.
+    /// Number of additional visible entries, compared with the scope's own, among these keys.
     async fn difference(&self, keys: &[Vec<u8>], at: At) -> Result<i64> {
         let mut difference = 0;
         for key in keys {
@@ -55,7 +55,7 @@ impl Layered {
         Ok(difference)
     }
 
-    /// Both in order, where the scope's own entries count more.
+    /// Merges both in order; the scope's own entries take precedence.
     fn merge(&self, own: Vec<Entry>, keys: &[Vec<u8>]) -> Vec<Entry> {
         let mut merged = Vec::with_capacity(own.len() + keys.len());
         let mut own = own.into_iter().peekable();

@@ -1,5 +1,4 @@
-//! Watching keys of which some are the base's: the first write of one is a change, and its
-//! whiteout is a deletion.
+//! Watches of keys that may be in the base: the first write of one is an update, and its whiteout is a deletion.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ impl Layered {
         if self.base.keys(&request.prefix).is_empty() {
             return self.own.watch(request).await;
         }
-        // Whoever has not seen the base would never hear of it.
+        // A watcher that has not read the base would never receive its entries.
         if let Some(requested) = request.from.filter(|from| *from <= self.base.revision()) {
             return Err(Error::Compacted { requested, oldest: self.base.revision().next() });
         }
@@ -31,8 +30,7 @@ struct Source {
 
 impl WatchSource for Source {
     fn next(&mut self) -> BoxFuture<'_, Result<WatchEvent>> {
-        // Safe to drop: nothing is taken from the watch without being returned or without
-        // meaning nothing.
+        // Safe to drop: an event taken from the watch is either returned or irrelevant to the reader.
         Box::pin(async {
             loop {
                 let event = self.watch.next().await?;
@@ -45,16 +43,16 @@ impl WatchSource for Source {
 
     fn try_next(&mut self) -> Option<Result<WatchEvent>> {
         loop {
-            let shown = self.watch.try_next()?.map(|event| shown_over(&*self.base, event));
-            if let Some(shown) = shown.transpose() {
-                return Some(shown);
+            let visible = self.watch.try_next()?.map(|event| shown_over(&*self.base, event));
+            if let Some(visible) = visible.transpose() {
+                return Some(visible);
             }
         }
     }
 }
 
-/// What a change of a scope's own keys means to those who see the scope over `base`; none if it means
-/// nothing. Keys are relative to the scope.
+/// Translates an event of a scope's own keys for readers of the scope over `base`; none if nothing visible changed.
+/// Keys are relative to the scope.
 pub fn shown_over(base: &dyn Base, event: WatchEvent) -> Option<WatchEvent> {
     match event {
         WatchEvent::Put { entry, previous } if base.contains(entry.key()) => {
@@ -62,7 +60,7 @@ pub fn shown_over(base: &dyn Base, event: WatchEvent) -> Option<WatchEvent> {
             if !is_whiteout(&entry) {
                 return Some(WatchEvent::Put { entry, previous });
             }
-            // A whiteout over a whiteout changes nothing.
+            // A whiteout of a whiteout changes nothing.
             previous.as_ref()?;
             let (key, revision) = (entry.key().to_vec().into(), entry.mod_revision());
             Some(WatchEvent::Delete { key, revision, previous })
@@ -78,7 +76,7 @@ pub fn shown_over(base: &dyn Base, event: WatchEvent) -> Option<WatchEvent> {
 fn previous_of(base: &dyn Base, entry: &Entry, previous: Option<Entry>) -> Option<Entry> {
     match previous {
         Some(previous) => Some(previous).filter(|previous| !is_whiteout(previous)),
-        // Only of the first version of a key it is certain that none came before.
+        // Only the first version of a key certainly has no previous one.
         None if entry.version() == 1 => base.get(entry.key()),
         None => None,
     }

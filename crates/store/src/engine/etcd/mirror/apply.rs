@@ -1,4 +1,4 @@
-//! Applying etcd's changes to the copy.
+//! Applies etcd's changes to the mirror.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::index::Mirrored;
 use crate::revision::Revision;
 
-/// Applies what a follower reads.
+/// Applies the events that a follower reads.
 pub(super) struct Apply {
     mirror: Arc<Mirror>,
 }
@@ -35,7 +35,7 @@ impl Sink for Apply {
 }
 
 impl Mirror {
-    /// Applies the events of whole revisions, and publishes them together.
+    /// Applies the events of complete revisions, and publishes them together.
     fn apply(&self, events: &[Event]) -> Result<()> {
         let mut changes = Vec::with_capacity(events.len());
         for event in events {
@@ -56,7 +56,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Moves on to a revision up to which there is nothing more to apply.
+    /// Advances to a revision without further events.
     fn advance(&self, revision: Revision) {
         let mut working = self.lock();
         if revision <= working.revision() {
@@ -71,7 +71,7 @@ impl Mirror {
     fn change(&self, event: &Event) -> Result<Mirrored> {
         let kv = event.kv.clone().unwrap_or_default();
         if event.is_delete() {
-            // Copied, or the key would keep the whole response.
+            // Copied, because the key would otherwise keep the whole response alive.
             let key = Bytes::copy_from_slice(&self.cluster.keyspace.strip(&kv.key)?);
             return Ok(Mirrored::Delete(key));
         }

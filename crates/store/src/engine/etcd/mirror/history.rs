@@ -1,4 +1,4 @@
-//! Giving up the copy's history: by age and size, and when etcd's is compacted through this engine.
+//! Compacts the mirror's history: by age and size, and when etcd is compacted through this engine.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Mirror {
                     None => std::future::pending().await,
                 }
             };
-            // Every branch only waits.
+            // All branches are safe to drop: they only wait.
             tokio::select! {
                 biased;
                 () = local.closed.cancelled() => return,
@@ -32,8 +32,8 @@ impl Mirror {
         }
     }
 
-    /// Follows a compaction of etcd, which other engines may not have heard of. History that is still on its way
-    /// stays: watchers are to get it.
+    /// Compacts the mirror after etcd was compacted, which other engines may not have observed. History that has not
+    /// arrived yet is kept, because watchers must receive it.
     pub(in crate::engine::etcd) async fn compact(&self, oldest: Revision) -> Result<()> {
         self.wait(oldest).await;
         self.forget(oldest.min(self.local.snapshot().revision())).await

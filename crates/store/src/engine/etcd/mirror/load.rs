@@ -1,4 +1,4 @@
-//! Making the copy, following etcd from there, and making it anew when following has failed.
+//! Loads the mirror, follows etcd from there, and reloads the mirror after following has failed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,17 +15,17 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::read::{Range, RangeRequest};
 
-/// The first pause before the copy is made again.
+/// The first pause before the mirror is reloaded.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest: a copy reads everything, and a key that cannot be decoded makes every attempt fail.
+/// The longest pause: a reload reads everything, and a key that cannot be decoded makes every attempt fail.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Mirror {
-    /// Follows until the engine is closed.
+    /// Follows etcd until the engine is closed.
     pub(super) async fn run(self: Arc<Self>, first: Result<Follower<Apply>>) {
         let closed = self.cluster.client.closed().clone();
-        // Safe to drop at any point: after the end nobody reads what is left.
+        // Safe to drop at any point: nothing reads the state after the engine is closed.
         closed.run_until_cancelled(self.run_open(first)).await;
     }
 
@@ -50,7 +50,7 @@ impl Mirror {
         }
     }
 
-    /// Reads everything at one revision, and opens the watch that goes on from there.
+    /// Reads everything at one revision, and opens the watch that continues from there.
     pub(super) async fn begin(self: &Arc<Self>) -> Result<Follower<Apply>> {
         let range = self.cluster.range(RangeRequest::prefix("")).await?;
         let revision = range.revision;
@@ -60,7 +60,7 @@ impl Mirror {
             key: self.cluster.keyspace.full_key(b""),
             range_end: self.cluster.keyspace.prefix_end(b""),
             start_revision: i64::try_from(revision.next().get()).unwrap_or(i64::MAX),
-            // The copy has what was there before.
+            // The mirror has the previous values.
             prev_kv: false,
         };
         let (cluster, requests) = (self.cluster.clone(), self.requests.clone());
@@ -80,7 +80,7 @@ impl Mirror {
         self.reached.send_replace(revision);
     }
 
-    /// The copy falls behind from now on.
+    /// Marks the mirror as incomplete from now on.
     fn abandon(&self) {
         self.bypassed_until.store(ALWAYS, Ordering::Relaxed);
         self.reached.send_replace(NOTHING);

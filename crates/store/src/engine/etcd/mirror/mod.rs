@@ -1,10 +1,10 @@
-//! A copy of everything under the root of etcd, kept current by one watch.
+//! A mirror of everything below the root of etcd, kept up to date by one watch.
 //!
-//! Reads are answered from it, once it is proven to include what the read must see: for [`At::Latest`] the revision of
-//! etcd, read after the caller came (one such read serves many callers); for [`At::Cached`] whatever this engine
-//! has returned before. Watches are served from its history. While there is no copy, or the copy lags (a member hangs,
-//! another program writes to the same etcd), reads and new watches go to etcd itself, so the mirror never decides
-//! whether an answer is right or possible, only what it costs. See `docs/adr/0014-mirror-of-etcd.md`.
+//! A read is served from it once it is proven to include what the read requires: for [`At::Latest`] the revision of
+//! etcd, read after the request arrived (one such read serves many requests); for [`At::Cached`] everything that this
+//! engine has returned before. Watches are served from its history. While the mirror is missing or lags (a member
+//! hangs, another program writes to the same etcd), reads and new watches go to etcd, so the mirror never affects the
+//! correctness or availability of a response, only its cost. See `docs/adr/0014-mirror-of-etcd.md`.
 
 mod apply;
 mod history;
@@ -30,32 +30,32 @@ use crate::read::At;
 use crate::revision::Revision;
 use crate::watch::{ProgressHandle, Watch, WatchRequest};
 
-/// The event that a reader waits for is usually on its way; after this time etcd is asked whether there is one. A
-/// revision of another root has none.
+/// Time that a reader waits for an event, which is usually in flight, before it requests progress from etcd. A
+/// revision of another root has no event.
 const ASK_AFTER: Duration = Duration::from_millis(5);
 
-/// A read waits no longer than this for the mirror, and then goes to etcd: longer than an event takes on a busy
+/// Maximum time that a read waits for the mirror before it goes to etcd: longer than an event takes on a busy
 /// machine, short for a client.
 const GIVE_UP_AFTER: Duration = Duration::from_millis(25);
 
-/// The revision of a mirror that has nothing.
+/// The revision of an empty mirror.
 const NOTHING: Revision = Revision::new(0);
 
-/// Reads go to etcd until the mirror has reached this: never.
+/// Value of `bypassed_until` at which reads always go to etcd.
 const ALWAYS: u64 = u64::MAX;
 
-/// The copy, and how far it has come.
+/// The mirror and its revision.
 pub(super) struct Mirror {
     cluster: Arc<Cluster>,
     local: Arc<Local>,
-    /// Held for one response or one compaction at a time, never across an await.
+    /// Locked for one response or one compaction at a time, never across an await.
     working: Mutex<Index>,
-    /// The copy has everything up to this revision; [`NOTHING`] while there is none.
+    /// The mirror includes everything up to this revision; [`NOTHING`] while it is missing.
     reached: watched::Sender<Revision>,
-    /// Reads do not wait for the mirror before it has reached this revision: one has waited in vain.
+    /// Reads do not wait for the mirror until it has reached this revision, because one read has timed out.
     bypassed_until: AtomicU64,
     revisions: RevisionReads,
-    /// Requests that the watch find out how far it has come.
+    /// Requests progress of the mirror's watch.
     progress: ProgressHandle,
     requests: watch::Receiver<u64>,
 }
@@ -77,7 +77,7 @@ impl Mirror {
         }
     }
 
-    /// Starts to follow a cluster; returns once the copy is complete, or could not be made at the first attempt.
+    /// Starts to follow a cluster; returns once the mirror is complete, or the first attempt to load it has failed.
     pub(super) async fn start(
         cluster: Arc<Cluster>,
         policy: CompactionPolicy,
@@ -104,7 +104,7 @@ impl Mirror {
         self.revisions.latest(&self.cluster).await
     }
 
-    /// Reads the copy at a state that is as recent as `at` demands; `None` if it cannot be proven to be.
+    /// Reads the mirror at a state as recent as `at` requires; `None` if that cannot be proven.
     pub(super) async fn read<T>(
         &self,
         at: At,
@@ -136,7 +136,8 @@ impl Mirror {
         Ok(self.wait(wanted).await)
     }
 
-    /// A watch of the copy's history from `from` on; `None` if that lies before it, or there is no copy.
+    /// A watch of the mirror's history from `from` on; `None` if that is before the history, or the mirror is
+    /// missing.
     pub(super) fn watch(self: &Arc<Self>, request: WatchRequest, from: Revision) -> Result<Option<Watch>> {
         if self.reached() == NOTHING {
             return Ok(None);
@@ -156,7 +157,7 @@ impl Mirror {
         self.bypassed_until.load(Ordering::Relaxed) > self.reached().get()
     }
 
-    /// Waits a short time until the copy has reached a revision. False: it has not, and etcd is to be read.
+    /// Waits a short time until the mirror has reached a revision. If it returns false, etcd must be read.
     async fn wait(&self, wanted: Revision) -> bool {
         if wanted <= self.reached() {
             return true;
@@ -171,7 +172,7 @@ impl Mirror {
         false
     }
 
-    /// Returns when the copy has reached a revision, however long it takes. Safe to drop.
+    /// Waits until the mirror has reached a revision, without a limit. Safe to drop.
     async fn reach(&self, wanted: Revision) {
         let mut reached = self.reached.subscribe();
         let is_there = |reached: &Revision| wanted <= *reached;
@@ -179,16 +180,16 @@ impl Mirror {
             return;
         }
         self.progress.request();
-        // The sender is in `self`, so there is always one.
+        // The sender is in `self`, so it is not closed.
         let _ = reached.wait_for(is_there).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Index> {
-        // The index is cloned and replaced in single steps; it is whole even if one panicked.
+        // The index is cloned and replaced in single steps, so a poisoned lock guards valid data.
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all watches and refuses reads.
+    /// Ends all watches and rejects reads.
     pub(super) fn close(&self) {
         self.local.close();
     }

@@ -1,4 +1,4 @@
-//! Watches of the copy, and their requests for progress: those are about etcd, not about the copy.
+//! Watches of the mirror, and their progress requests, which concern etcd, not the mirror.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::watch::{ProgressHandle, Watch, WatchEvent, WatchSource};
 /// Pause after the latest revision could not be read; the attempt had its own retries.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 
-/// Wraps a watch of the copy.
+/// Wraps a watch of the mirror.
 pub(super) fn watch(mirror: Arc<Mirror>, copy: Watch) -> Watch {
     let (handle, requests) = ProgressHandle::new();
     Watch::new(Box::new(MirrorWatch { mirror, copy, requests, catching_up: None }), handle)
@@ -23,7 +23,7 @@ struct MirrorWatch {
     mirror: Arc<Mirror>,
     copy: Watch,
     requests: watch::Receiver<u64>,
-    /// Progress was requested: ends when the copy has what etcd had then.
+    /// Progress was requested: completes when the mirror has everything that etcd had then.
     catching_up: Option<BoxFuture<'static, ()>>,
 }
 
@@ -38,7 +38,7 @@ impl WatchSource for MirrorWatch {
 }
 
 impl MirrorWatch {
-    /// All state is in `self`, so dropping this is safe.
+    /// All state is in `self`, so the future is safe to drop.
     async fn next_event(&mut self) -> Result<WatchEvent> {
         let Self { mirror, copy, requests, catching_up } = self;
         loop {
@@ -53,7 +53,7 @@ impl MirrorWatch {
                 biased;
                 event = copy.next() => return event,
                 () = caught_up => true,
-                // A request meanwhile stays marked as new, and is about a later revision.
+                // A request during this time stays marked as new, and concerns a later revision.
                 Ok(()) = requests.changed(), if is_idle => false,
             };
             if is_caught_up {
@@ -66,7 +66,7 @@ impl MirrorWatch {
     }
 }
 
-/// Returns when the copy has everything that etcd has now.
+/// Completes when the mirror has everything that etcd has now.
 async fn catch_up(mirror: Arc<Mirror>) {
     loop {
         match mirror.latest().await {

@@ -26,11 +26,11 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** The client as it configures itself from KUBECONFIG: objects, patches, a watch, an informer, a custom resource. */
+/** The client with its configuration from KUBECONFIG: objects, patches, a watch, an informer, a custom resource. */
 public final class Fabric8 {
   private static final String NAMESPACE = "default";
 
-  /** Events take milliseconds; this is for machines under load. */
+  /** Events take milliseconds; the limit allows for machines under load. */
   private static final int LIMIT_S = 30;
 
   private final KubernetesClient client;

@@ -1,4 +1,4 @@
-//! kube-apiserver, with Kubernetes' defaults wherever it does not insist.
+//! Runs kube-apiserver with its default settings, apart from required flags.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,17 +9,17 @@ use coracle_benches::measure::start;
 
 use super::{Running, Server, SharedEtcd, System, endpoints, pki};
 
-/// The programs.
-pub(crate) struct Upstream {
+/// The binaries.
+pub(crate) struct KubeApiserver {
     pub(crate) kube_apiserver: PathBuf,
     pub(crate) etcd: EtcdSource,
 }
 
-/// Where its etcd comes from.
+/// The etcd of a kube-apiserver.
 pub(crate) enum EtcdSource {
-    /// It is started with the server, by this program.
+    /// Started together with the server.
     Own(PathBuf),
-    /// It runs, and others use it too.
+    /// Running already and shared with another server.
     Shared(SharedEtcd),
 }
 
@@ -36,7 +36,7 @@ impl EtcdSource {
     }
 }
 
-impl System for Upstream {
+impl System for KubeApiserver {
     fn name(&self) -> &str {
         "kube-apiserver + etcd"
     }
