@@ -8,7 +8,7 @@ pub use coracle_apiserver::ClusterLimits;
 use coracle_apiserver::Limits;
 pub use coracle_apiserver::network::{AddressRange, NetworkError, PortRange, ServiceNetwork};
 pub use coracle_controllers::{Cidr, NodeCidrError, NodeCidrs, NodeMonitor};
-pub use coracle_kubelet::fake::{FakeNodes, FakeNodesError};
+pub use coracle_fake_node::{FakeNodes, FakeNodesError};
 
 use crate::authentication::Authentication;
 pub use crate::cluster_name::ClusterName;

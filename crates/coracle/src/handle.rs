@@ -10,7 +10,7 @@ use coracle_apiserver::{
     Activity, ApiServer, ClusterInfo, ClusterReference, LimitsChange, RegistryError, UnknownCluster,
 };
 use coracle_base::ErrorChain;
-use coracle_kubelet::fake::NodeSummary;
+use coracle_fake_node::NodeSummary;
 use coracle_runtime::IdleReport;
 use coracle_store::{Error as StoreError, RangeRequest, Store};
 use kube::Client;

@@ -56,7 +56,7 @@ pub use coracle_apiserver::Activity;
 /// For [`Extensions::admission`].
 pub use coracle_apiserver::admission;
 /// Returned by [`Handle::nodes_at_start`].
-pub use coracle_kubelet::fake::NodeSummary;
+pub use coracle_fake_node::NodeSummary;
 pub use coracle_runtime::IdleReport;
 /// For [`Extensions::scheduler`].
 pub use coracle_scheduler as scheduler;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coracle_apiserver::{Measured, MetricsSource, NodeUsage, PodUsage, Usage};
 use coracle_base::Clock;
-use coracle_kubelet::fake::{self, Amounts, FakeUsage};
+use coracle_fake_node::{Amounts, FakeUsage};
 use coracle_runtime::ClusterId;
 use coracle_runtime::informer::Labels;
 
@@ -37,12 +37,12 @@ impl Measurements {
         Measured { at: self.clock.now(), window: WINDOW }
     }
 
-    fn of_node(&self, node: fake::NodeUsage) -> NodeUsage {
+    fn of_node(&self, node: coracle_fake_node::NodeUsage) -> NodeUsage {
         let (labels, usage) = (pairs(&node.labels), usage(node.amounts));
         NodeUsage { name: node.name, labels, measured: self.measured(), usage }
     }
 
-    fn of_pod(&self, pod: fake::PodUsage) -> PodUsage {
+    fn of_pod(&self, pod: coracle_fake_node::PodUsage) -> PodUsage {
         let containers = pod.containers.into_iter().map(|(name, amounts)| (name, usage(amounts))).collect();
         let (labels, measured) = (pairs(&pod.labels), self.measured());
         PodUsage { namespace: pod.namespace, name: pod.name, labels, measured, containers }

@@ -1,7 +1,6 @@
 //! The node side of Kubernetes.
 //!
-//! So far it has authentication and authorization for the kubelet's HTTP API ([`server`]), and simulated
-//! nodes ([`fake`]).
+//! So far it has authentication and authorization for the kubelet's HTTP API ([`server`]). Simulated nodes are in
+//! `coracle-fake-node`.
 
-pub mod fake;
 pub mod server;

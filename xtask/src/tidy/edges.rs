@@ -47,6 +47,7 @@ const TABLE: &[(&str, Uses)] = &[
         Only(&["coracle-runtime", "coracle-cel", "coracle-api", "coracle-meta", "coracle-base"]),
     ),
     ("coracle-scheduler", Only(&["coracle-runtime", "coracle-api", "coracle-meta", "coracle-base"])),
+    ("coracle-fake-node", Only(&["coracle-runtime", "coracle-meta", "coracle-base"])),
     ("coracle-container", Only(&["coracle-api", "coracle-meta", "coracle-base"])),
     (
         "coracle-kubelet",
@@ -63,6 +64,7 @@ const TABLE: &[(&str, Uses)] = &[
             "coracle-apiserver",
             "coracle-controllers",
             "coracle-scheduler",
+            "coracle-fake-node",
             "coracle-kubelet",
             "coracle-net",
             "coracle-quilt",

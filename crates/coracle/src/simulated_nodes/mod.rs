@@ -4,7 +4,7 @@ mod rule_warnings;
 
 use coracle_apiserver::{ApiServer, Fence, LogLine, SimulatedNodes};
 use coracle_base::Clock;
-use coracle_kubelet::fake::{self, FakeNodes, NodeSummary, Surplus};
+use coracle_fake_node::{FakeNodes, NodeSummary, Surplus};
 use coracle_runtime::Manager;
 pub(crate) use rule_warnings::RuleWarnings;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(crate) async fn provision(
 ) -> kube::Result<NodeSummary> {
     let client = in_process::client(server.clone(), in_process::FAKE_NODES);
     let surplus = if nodes.is_none() && shares_store { Surplus::Keep } else { Surplus::Delete };
-    let summary = fake::provision(&client, nodes, surplus, clock).await?;
+    let summary = coracle_fake_node::provision(&client, nodes, surplus, clock).await?;
     if summary.deleted > 0 {
         let (deleted, simulated) = (summary.deleted, summary.simulated);
         tracing::info!(deleted, simulated, "deleted simulated nodes of an earlier start");
@@ -36,7 +36,7 @@ pub(crate) struct SimulatedLogs;
 
 impl SimulatedNodes for SimulatedLogs {
     fn is_simulated(&self, node: &Value) -> bool {
-        fake::is_simulated(node)
+        coracle_fake_node::is_simulated(node)
     }
 
     fn log(
@@ -46,7 +46,8 @@ impl SimulatedNodes for SimulatedLogs {
         container: &str,
         previous: bool,
     ) -> Result<Vec<LogLine>, String> {
-        let lines = fake::log(node, pod, container, previous).map_err(|error| error.to_string())?;
+        let lines =
+            coracle_fake_node::log(node, pod, container, previous).map_err(|error| error.to_string())?;
         Ok(lines.into_iter().map(|line| LogLine { at: line.at, text: line.text }).collect())
     }
 }
@@ -67,6 +68,6 @@ impl Simulation {
     /// Registers them with the controllers' manager, so that an idle manager means idle pods, too.
     pub(crate) fn register(&self, manager: &mut Manager, fence: Option<&Fence>) {
         let client = in_process::fenced_client(self.server.clone(), in_process::FAKE_NODES, fence.cloned());
-        self.measurements.include(fake::register(manager, &client, &self.clock));
+        self.measurements.include(coracle_fake_node::register(manager, &client, &self.clock));
     }
 }

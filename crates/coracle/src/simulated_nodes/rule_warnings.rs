@@ -3,7 +3,7 @@
 use coracle_apiserver::admission::{
     Attributes, BoxFuture, Operation, Plugin, Result, Rule, nothing_to_say, view,
 };
-use coracle_kubelet::fake::{RuleScope, check_rules};
+use coracle_fake_node::{RuleScope, check_rules};
 use serde_json::Value;
 
 /// The admission plugin.

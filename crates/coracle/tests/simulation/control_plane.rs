@@ -7,7 +7,7 @@ use coracle_apiserver::{ApiServer, HealthChecks, Registry, Site};
 use coracle_base::clock::RuntimeClock;
 use coracle_base::{Clock, Rng, Task, Timestamp};
 use coracle_controllers::Settings;
-use coracle_kubelet::fake::{self, FakeNodes};
+use coracle_fake_node::FakeNodes;
 use coracle_runtime::{ClusterId, Manager};
 use coracle_store::{CompactionPolicy, memory};
 use serde_json::Value;
@@ -206,7 +206,7 @@ async fn create_nodes(server: &ApiServer, clock: &Clock) {
     let quiet = Faults::new(Rng::seeded(0), false);
     quiet.disable();
     let client = quiet.client(server, "users", "kubectl", &Connection::default());
-    fake::create_nodes(&client, &FakeNodes::new(NODES), clock).await.unwrap();
+    coracle_fake_node::create_nodes(&client, &FakeNodes::new(NODES), clock).await.unwrap();
 }
 
 fn components() -> [Component; 3] {
@@ -216,7 +216,7 @@ fn components() -> [Component; 3] {
     };
     let nodes = component("system:fake-nodes", "kubelet", |manager, clock| {
         let client = manager.client().clone();
-        fake::register(manager, &client, clock);
+        coracle_fake_node::register(manager, &client, clock);
     });
     [
         component("system:kube-controller-manager", "kube-controller-manager", |manager, clock| {

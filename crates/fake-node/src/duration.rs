@@ -5,16 +5,16 @@ use std::time::Duration;
 use coracle_meta::time::parse_go_wait;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Delay {
+pub(crate) enum Delay {
     After(Duration),
     Never,
 }
 
 impl Delay {
-    pub(super) const AT_ONCE: Self = Self::After(Duration::ZERO);
+    pub(crate) const AT_ONCE: Self = Self::After(Duration::ZERO);
 
     /// The duration; none for `never`.
-    pub(super) fn duration(self) -> Option<Duration> {
+    pub(crate) fn duration(self) -> Option<Duration> {
         match self {
             Self::After(duration) => Some(duration),
             Self::Never => None,
@@ -23,7 +23,7 @@ impl Delay {
 }
 
 /// Parses a delay; none if the text is invalid.
-pub(super) fn delay(text: &str) -> Option<Delay> {
+pub(crate) fn delay(text: &str) -> Option<Delay> {
     if text == "never" { Some(Delay::Never) } else { parse_go_wait(text).map(Delay::After) }
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use coracle_base::Timestamp;
 
-use super::rules::{ContainerRules, PodRules, SIGKILL_EXIT_CODE, Termination, is_sidecar};
-use super::run::{Exit, Run, State};
-use super::view::{Container, Phase, Pod, RestartPolicy};
+use crate::rules::{ContainerRules, PodRules, SIGKILL_EXIT_CODE, Termination, is_sidecar};
+use crate::run::{Exit, Run, State};
+use crate::view::{Container, Phase, Pod, RestartPolicy};
 
 /// Reason and message of a pod that exceeded its deadline, as in the kubelet (`active_deadline.go`).
 const DEADLINE_REASON: &str = "DeadlineExceeded";
@@ -14,22 +14,22 @@ const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the speci
 
 /// The state of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PodLifecycle {
-    pub(super) phase: Phase,
-    pub(super) reason: Box<str>,
-    pub(super) message: Box<str>,
-    pub(super) init_containers: Vec<Run>,
-    pub(super) containers: Vec<Run>,
-    pub(super) ephemeral_containers: Vec<Run>,
+pub(crate) struct PodLifecycle {
+    pub(crate) phase: Phase,
+    pub(crate) reason: Box<str>,
+    pub(crate) message: Box<str>,
+    pub(crate) init_containers: Vec<Run>,
+    pub(crate) containers: Vec<Run>,
+    pub(crate) ephemeral_containers: Vec<Run>,
     /// True if the kubelet's part of its deletion is complete.
-    pub(super) is_gone: bool,
+    pub(crate) is_gone: bool,
     /// The next time at which the state changes.
-    pub(super) next: Option<Timestamp>,
+    pub(crate) next: Option<Timestamp>,
 }
 
 impl PodLifecycle {
     /// The state of `pod` at `now`, if its node accepted it at `accepted`.
-    pub(super) fn at(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
+    pub(crate) fn at(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
         let ends = ends(pod, rules, accepted);
         let termination = termination(pod, rules);
         let ended = ends.as_ref().filter(|end| end.at <= now);
@@ -64,7 +64,7 @@ impl PodLifecycle {
     }
 
     /// The state of a pod whose phase another client set to a final one: its containers stop at once.
-    pub(super) fn ended_by_others(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
+    pub(crate) fn ended_by_others(pod: &Pod, rules: &PodRules, accepted: Timestamp, now: Timestamp) -> Self {
         let mut lifecycle = Self::running(pod, rules, accepted, now);
         lifecycle.stop(SIGKILL_EXIT_CODE, now);
         Self { phase: pod.status.phase, ..lifecycle }
@@ -255,8 +255,8 @@ fn phase(policy: RestartPolicy, init_containers: &[Run], containers: &[Run]) -> 
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::run::State::{BackingOff, Exited, Lost, Running, Waiting};
     use super::*;
+    use crate::run::State::{BackingOff, Exited, Lost, Running, Waiting};
     use coracle_runtime::informer::Labels;
 
     fn at(ms: u64) -> Timestamp {

@@ -6,18 +6,18 @@
 
 use std::time::Duration;
 
-use super::duration::Delay;
-use super::view::Container;
+use crate::duration::Delay;
+use crate::view::Container;
 
 /// Run time and exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CommandOutcome {
-    pub(super) run: Delay,
-    pub(super) exit_code: i32,
+pub(crate) struct CommandOutcome {
+    pub(crate) run: Delay,
+    pub(crate) exit_code: i32,
 }
 
 /// Parses the command of a container with its arguments; none if it has other commands.
-pub(super) fn outcome(container: &Container) -> Option<CommandOutcome> {
+pub(crate) fn outcome(container: &Container) -> Option<CommandOutcome> {
     let words: Vec<&str> = container.command.iter().chain(&container.args).map(|word| &**word).collect();
     let (program, rest) = words.split_first()?;
     match (program.rsplit('/').next()?, rest) {

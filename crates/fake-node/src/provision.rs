@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1;
 use kube::Client;
 use kube::api::{DeleteParams, ListParams};
 
-use super::node::{self, NAME_PREFIX, REGION, REGION_LABEL};
-use super::nodes::{CONFLICT, WORKERS};
-use super::options::FakeNodes;
-use super::view::Node;
+use crate::node::{self, NAME_PREFIX, REGION, REGION_LABEL};
+use crate::nodes::{CONFLICT, WORKERS};
+use crate::options::FakeNodes;
+use crate::view::Node;
 
 /// Nodes listed per request: a response of some 2 MiB.
 const PAGE_SIZE: u32 = 500;
@@ -29,7 +29,7 @@ pub enum Surplus {
 pub struct NodeSummary {
     /// All nodes of the default cluster.
     pub total: usize,
-    /// Nodes among them that have the annotation [`NODE`](super::NODE).
+    /// Nodes among them that have the annotation [`NODE`](crate::NODE).
     pub simulated: usize,
     /// Nodes of an earlier start that were deleted.
     pub deleted: usize,
@@ -138,8 +138,7 @@ mod tests {
 
     #[test]
     fn only_created_nodes_beyond_the_count_are_surplus() {
-        let annotated =
-            json!({"metadata": {"name": "fake-8", "annotations": {(super::super::NODE): "true"}}});
+        let annotated = json!({"metadata": {"name": "fake-8", "annotations": {(crate::NODE): "true"}}});
         let mut renamed = created(9);
         renamed["metadata"]["name"] = "fake-09".into();
         let mut real = created(7);

@@ -5,15 +5,15 @@ use std::time::Duration;
 use coracle_base::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::accepted_pods::{hash, node_address};
-use super::options::{FakeNodes, FakeTaint};
-use super::status::time;
-use super::view::{Condition, Node};
+use crate::accepted_pods::{hash, node_address};
+use crate::options::{FakeNodes, FakeTaint};
+use crate::status::time;
+use crate::view::{Condition, Node};
 
 /// Lease renewal interval, and the duration after which a lease expires: the interval is a quarter, as in
 /// the kubelet (`nodeLeaseDurationSeconds` and `nodeLeaseRenewIntervalFraction`).
-pub(super) const LEASE_INTERVAL: Duration = Duration::from_secs(10);
-pub(super) const LEASE_DURATION_S: u32 = 40;
+pub(crate) const LEASE_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const LEASE_DURATION_S: u32 = 40;
 
 /// Interval of status updates without changes (`nodeStatusReportFrequency`).
 const STATUS_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -44,18 +44,18 @@ const PRESSURES: [Pressure; 3] = [
 ];
 
 /// Name prefix and region of created nodes.
-pub(super) const NAME_PREFIX: &str = "fake-";
-pub(super) const REGION_LABEL: &str = "topology.kubernetes.io/region";
-pub(super) const REGION: &str = "fake";
+pub(crate) const NAME_PREFIX: &str = "fake-";
+pub(crate) const REGION_LABEL: &str = "topology.kubernetes.io/region";
+pub(crate) const REGION: &str = "fake";
 
 /// The node with this number.
-pub(super) fn body(nodes: &FakeNodes, number: u32, now: Timestamp) -> Value {
+pub(crate) fn body(nodes: &FakeNodes, number: u32, now: Timestamp) -> Value {
     let name = format!("{NAME_PREFIX}{number}");
     let zone = format!("zone-{}", number % nodes.zones.max(1));
     let taints: Vec<Value> = nodes.taints.iter().map(taint).collect();
-    let mut annotations = json!({super::NODE: "true"});
+    let mut annotations = json!({crate::NODE: "true"});
     if !nodes.missing_images.is_empty() {
-        annotations[format!("{}missing-images", super::PREFIX)] = nodes.missing_images.join(",").into();
+        annotations[format!("{}missing-images", crate::PREFIX)] = nodes.missing_images.join(",").into();
     }
     json!({
         "apiVersion": "v1",
@@ -92,7 +92,7 @@ struct Conditions {
 
 impl Conditions {
     fn of(node: &Node) -> Self {
-        let rule = |name: &str| node.metadata.annotations.get(&format!("{}{name}", super::PREFIX));
+        let rule = |name: &str| node.metadata.annotations.get(&format!("{}{name}", crate::PREFIX));
         let pressures = rule("pressure").unwrap_or_default();
         let named = |name: &&str| pressures.split(',').any(|listed| listed.trim() == *name);
         let pressures = PRESSURES.iter().map(|(name, _, _)| *name).filter(named).collect();
@@ -174,7 +174,7 @@ fn rendered(conditions: &[Condition], reported: &[Condition], now: Timestamp) ->
 }
 
 /// The status patch of a node; none if the reported status is up to date.
-pub(super) fn patch(node: &Node, now: Timestamp) -> Option<Value> {
+pub(crate) fn patch(node: &Node, now: Timestamp) -> Option<Value> {
     let (conditions, reported) = (Conditions::of(node), &node.status.conditions);
     let is_new = node.status.capacity.is_empty() || node.status.addresses.is_empty();
     let desired = conditions.desired();
@@ -200,7 +200,7 @@ fn is_reported(desired: &Condition, reported: &[Condition], now: Timestamp) -> b
 
 /// The next renewal of a node's lease. By a hash of its name, each node has one whole second of the
 /// interval, so that thousands of nodes wake a worker once a second and not thousands of times.
-pub(super) fn next_renewal(name: &str, now: Timestamp) -> Timestamp {
+pub(crate) fn next_renewal(name: &str, now: Timestamp) -> Timestamp {
     let interval_ms = u64::try_from(LEASE_INTERVAL.as_millis()).unwrap_or(u64::MAX);
     let slot_ms = u64::from(hash(name)) % (interval_ms / 1000) * 1000;
     let slot = now.as_millis() / interval_ms * interval_ms + slot_ms;

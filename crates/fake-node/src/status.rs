@@ -5,30 +5,30 @@ use coracle_base::Timestamp;
 use coracle_meta::time::Time;
 use serde_json::{Map, Value, json};
 
-use super::container_status::{container_status, is_same};
-use super::lifecycle::PodLifecycle;
-use super::rules::is_sidecar;
-use super::run::{Run, State};
-use super::view::{Condition, Container, ContainerStatus, Phase, Pod};
+use crate::container_status::{container_status, is_same};
+use crate::lifecycle::PodLifecycle;
+use crate::rules::is_sidecar;
+use crate::run::{Run, State};
+use crate::view::{Condition, Container, ContainerStatus, Phase, Pod};
 
 /// Addresses and acceptance time of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PodPlacement {
-    pub(super) host_ip: String,
-    pub(super) pod_ip: String,
+pub(crate) struct PodPlacement {
+    pub(crate) host_ip: String,
+    pub(crate) pod_ip: String,
     /// The time at which its node accepted it.
-    pub(super) accepted: Timestamp,
+    pub(crate) accepted: Timestamp,
 }
 
 /// Waiting reason and message of containers that have not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Waiting<'a> {
-    pub(super) reason: &'a str,
-    pub(super) message: &'a str,
+pub(crate) struct Waiting<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
 }
 
 /// The status patch of a pod; none if the reported status is up to date.
-pub(super) fn patch(
+pub(crate) fn patch(
     pod: &Pod,
     lifecycle: &PodLifecycle,
     waiting: &Waiting<'_>,
@@ -242,7 +242,7 @@ fn is_reported(
 }
 
 /// A timestamp in the format of the API.
-pub(super) fn time(at: Timestamp) -> Value {
+pub(crate) fn time(at: Timestamp) -> Value {
     Time(i64::try_from(at.as_millis() / 1000).unwrap_or(i64::MAX)).to_string().into()
 }
 
@@ -250,8 +250,8 @@ pub(super) fn time(at: Timestamp) -> Value {
 mod tests {
     use coracle_runtime::informer::Labels;
 
-    use super::super::rules::PodRules;
     use super::*;
+    use crate::rules::PodRules;
 
     const CREATING: Waiting<'static> = Waiting { reason: "ContainerCreating", message: "" };
 

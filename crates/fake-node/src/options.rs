@@ -11,11 +11,11 @@ const MAX_NODES: u32 = 50_000;
 /// Simulated nodes to create when a cluster starts.
 ///
 /// ```
-/// use coracle_kubelet::fake::FakeNodes;
+/// use coracle_fake_node::FakeNodes;
 ///
 /// let nodes: FakeNodes = "100,cpu=8,memory=32Gi,zones=5,taint=dedicated=tests:NoSchedule".parse()?;
 /// assert_eq!((nodes.count, nodes.zones, &*nodes.cpu), (100, 5, "8"));
-/// # Ok::<(), coracle_kubelet::fake::FakeNodesError>(())
+/// # Ok::<(), coracle_fake_node::FakeNodesError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeNodes {

@@ -7,27 +7,27 @@ use serde::{Deserialize, Deserializer};
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Pod {
-    pub(super) metadata: ObjectMetadata,
-    pub(super) spec: PodSpec,
-    pub(super) status: PodStatus,
+pub(crate) struct Pod {
+    pub(crate) metadata: ObjectMetadata,
+    pub(crate) spec: PodSpec,
+    pub(crate) status: PodStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PodSpec {
-    pub(super) node_name: Box<str>,
-    pub(super) restart_policy: RestartPolicy,
-    pub(super) active_deadline_seconds: Option<u64>,
-    pub(super) host_network: bool,
-    pub(super) init_containers: Box<[Container]>,
-    pub(super) containers: Box<[Container]>,
-    pub(super) ephemeral_containers: Box<[Container]>,
-    pub(super) readiness_gates: Box<[ReadinessGate]>,
+pub(crate) struct PodSpec {
+    pub(crate) node_name: Box<str>,
+    pub(crate) restart_policy: RestartPolicy,
+    pub(crate) active_deadline_seconds: Option<u64>,
+    pub(crate) host_network: bool,
+    pub(crate) init_containers: Box<[Container]>,
+    pub(crate) containers: Box<[Container]>,
+    pub(crate) ephemeral_containers: Box<[Container]>,
+    pub(crate) readiness_gates: Box<[ReadinessGate]>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) enum RestartPolicy {
+pub(crate) enum RestartPolicy {
     #[default]
     Always,
     OnFailure,
@@ -36,40 +36,40 @@ pub(super) enum RestartPolicy {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Container {
-    pub(super) name: Box<str>,
-    pub(super) image: Box<str>,
-    pub(super) command: Box<[Box<str>]>,
-    pub(super) args: Box<[Box<str>]>,
+pub(crate) struct Container {
+    pub(crate) name: Box<str>,
+    pub(crate) image: Box<str>,
+    pub(crate) command: Box<[Box<str>]>,
+    pub(crate) args: Box<[Box<str>]>,
     /// Set for sidecars only.
-    pub(super) restart_policy: Option<RestartPolicy>,
-    pub(super) resources: Resources,
-    pub(super) volume_mounts: Box<[VolumeMount]>,
+    pub(crate) restart_policy: Option<RestartPolicy>,
+    pub(crate) resources: Resources,
+    pub(crate) volume_mounts: Box<[VolumeMount]>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Resources {
-    pub(super) requests: Labels,
-    pub(super) limits: Labels,
+pub(crate) struct Resources {
+    pub(crate) requests: Labels,
+    pub(crate) limits: Labels,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct VolumeMount {
-    pub(super) name: Box<str>,
-    pub(super) mount_path: Box<str>,
-    pub(super) read_only: bool,
+pub(crate) struct VolumeMount {
+    pub(crate) name: Box<str>,
+    pub(crate) mount_path: Box<str>,
+    pub(crate) read_only: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct ReadinessGate {
-    pub(super) condition_type: Box<str>,
+pub(crate) struct ReadinessGate {
+    pub(crate) condition_type: Box<str>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Running,
     Succeeded,
     Failed,
@@ -79,7 +79,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
             Self::Running => "Running",
@@ -88,82 +88,82 @@ impl Phase {
         }
     }
 
-    pub(super) fn is_terminal(self) -> bool {
+    pub(crate) fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PodStatus {
-    pub(super) phase: Phase,
-    pub(super) observed_generation: i64,
+pub(crate) struct PodStatus {
+    pub(crate) phase: Phase,
+    pub(crate) observed_generation: i64,
     #[serde(deserialize_with = "optional_time")]
-    pub(super) start_time: Option<Timestamp>,
+    pub(crate) start_time: Option<Timestamp>,
     #[serde(rename = "podIP")]
-    pub(super) pod_ip: Box<str>,
-    pub(super) conditions: Box<[Condition]>,
-    pub(super) init_container_statuses: Box<[ContainerStatus]>,
-    pub(super) container_statuses: Box<[ContainerStatus]>,
-    pub(super) ephemeral_container_statuses: Box<[ContainerStatus]>,
+    pub(crate) pod_ip: Box<str>,
+    pub(crate) conditions: Box<[Condition]>,
+    pub(crate) init_container_statuses: Box<[ContainerStatus]>,
+    pub(crate) container_statuses: Box<[ContainerStatus]>,
+    pub(crate) ephemeral_container_statuses: Box<[ContainerStatus]>,
 }
 
 /// A condition of a pod or of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Condition {
-    pub(super) r#type: Box<str>,
-    pub(super) status: Box<str>,
-    pub(super) reason: Box<str>,
-    pub(super) message: Box<str>,
+pub(crate) struct Condition {
+    pub(crate) r#type: Box<str>,
+    pub(crate) status: Box<str>,
+    pub(crate) reason: Box<str>,
+    pub(crate) message: Box<str>,
     #[serde(deserialize_with = "optional_time")]
-    pub(super) last_heartbeat_time: Option<Timestamp>,
+    pub(crate) last_heartbeat_time: Option<Timestamp>,
     #[serde(deserialize_with = "optional_time")]
-    pub(super) last_transition_time: Option<Timestamp>,
+    pub(crate) last_transition_time: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct ContainerStatus {
-    pub(super) name: Box<str>,
-    pub(super) ready: bool,
-    pub(super) restart_count: u32,
-    pub(super) state: ContainerState,
+pub(crate) struct ContainerStatus {
+    pub(crate) name: Box<str>,
+    pub(crate) ready: bool,
+    pub(crate) restart_count: u32,
+    pub(crate) state: ContainerState,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ContainerState {
-    pub(super) waiting: Option<Waiting>,
-    pub(super) running: Option<Running>,
-    pub(super) terminated: Option<Terminated>,
+pub(crate) struct ContainerState {
+    pub(crate) waiting: Option<Waiting>,
+    pub(crate) running: Option<Running>,
+    pub(crate) terminated: Option<Terminated>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Waiting {
-    pub(super) reason: Box<str>,
-    pub(super) message: Box<str>,
+pub(crate) struct Waiting {
+    pub(crate) reason: Box<str>,
+    pub(crate) message: Box<str>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Running {
+pub(crate) struct Running {
     #[serde(deserialize_with = "optional_time")]
-    pub(super) started_at: Option<Timestamp>,
+    pub(crate) started_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Terminated {
-    pub(super) exit_code: i32,
+pub(crate) struct Terminated {
+    pub(crate) exit_code: i32,
     #[serde(deserialize_with = "optional_time")]
-    pub(super) started_at: Option<Timestamp>,
+    pub(crate) started_at: Option<Timestamp>,
 }
 
 impl ContainerState {
     /// Start time of a container that runs or has terminated.
-    pub(super) fn started_at(&self) -> Option<Timestamp> {
+    pub(crate) fn started_at(&self) -> Option<Timestamp> {
         let running = self.running.as_ref().and_then(|running| running.started_at);
         running.or_else(|| self.terminated.as_ref().and_then(|terminated| terminated.started_at))
     }
@@ -177,24 +177,24 @@ impl View for Pod {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Node {
-    pub(super) metadata: ObjectMetadata,
-    pub(super) status: NodeStatus,
+pub(crate) struct Node {
+    pub(crate) metadata: ObjectMetadata,
+    pub(crate) status: NodeStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct NodeStatus {
-    pub(super) conditions: Box<[Condition]>,
-    pub(super) addresses: Box<[NodeAddress]>,
-    pub(super) capacity: Labels,
+pub(crate) struct NodeStatus {
+    pub(crate) conditions: Box<[Condition]>,
+    pub(crate) addresses: Box<[NodeAddress]>,
+    pub(crate) capacity: Labels,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct NodeAddress {
-    pub(super) r#type: Box<str>,
-    pub(super) address: Box<str>,
+pub(crate) struct NodeAddress {
+    pub(crate) r#type: Box<str>,
+    pub(crate) address: Box<str>,
 }
 
 impl View for Node {
@@ -205,17 +205,17 @@ impl View for Node {
 
 impl Node {
     /// True if the node is simulated.
-    pub(super) fn is_fake(&self) -> bool {
-        self.metadata.annotations.get(super::NODE) == Some("true")
+    pub(crate) fn is_fake(&self) -> bool {
+        self.metadata.annotations.get(crate::NODE) == Some("true")
     }
 
     /// True if the node is simulated and its heartbeat is not stopped.
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.is_fake() && self.metadata.annotations.get("fake.coracle.dev/heartbeat") != Some("stopped")
     }
 
     /// Address of the node within the cluster.
-    pub(super) fn internal_ip(&self) -> Option<&str> {
+    pub(crate) fn internal_ip(&self) -> Option<&str> {
         let internal = self.status.addresses.iter().find(|address| &*address.r#type == "InternalIP");
         internal.map(|address| &*address.address)
     }

@@ -3,12 +3,12 @@
 use coracle_meta::time::go_duration;
 use serde_json::{Map, Value, json};
 
-use super::run::{Exit, Run, State};
-use super::status::{Waiting, time};
-use super::view::{self, Container, ContainerStatus, Pod};
+use crate::run::{Exit, Run, State};
+use crate::status::{Waiting, time};
+use crate::view::{self, Container, ContainerStatus, Pod};
 
 /// True if the reported status of a container is up to date. Times are not compared.
-pub(super) fn is_same(reported: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
+pub(crate) fn is_same(reported: &ContainerStatus, run: &Run, waiting: &Waiting<'_>) -> bool {
     let state = &reported.state;
     let same_state = match &run.state {
         State::Waiting => {
@@ -30,7 +30,7 @@ pub(super) fn is_same(reported: &ContainerStatus, run: &Run, waiting: &Waiting<'
 }
 
 /// The full status of a container.
-pub(super) fn container_status(
+pub(crate) fn container_status(
     uid: &str,
     container: &Container,
     run: &Run,
@@ -74,7 +74,7 @@ fn resources_of(container: &Container) -> Value {
     Value::Object(resources)
 }
 
-fn volume_mount(mount: &super::view::VolumeMount) -> Value {
+fn volume_mount(mount: &crate::view::VolumeMount) -> Value {
     let mut value = json!({"name": mount.name, "mountPath": mount.mount_path});
     if mount.read_only {
         value["readOnly"] = true.into();

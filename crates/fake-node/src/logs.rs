@@ -6,8 +6,8 @@ use coracle_runtime::informer::timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::rules::RuleLookup;
-use super::view::{Node, Pod};
+use crate::rules::RuleLookup;
+use crate::view::{Node, Pod};
 
 /// A log line.
 #[derive(Clone, Debug, PartialEq, Eq)]

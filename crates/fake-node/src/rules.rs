@@ -9,24 +9,24 @@ use std::time::Duration;
 use coracle_meta::time::parse_go_wait;
 use coracle_runtime::informer::Labels;
 
-use super::PREFIX;
-use super::command;
-use super::duration::{self, Delay};
-use super::view::{Container, Phase, Pod, RestartPolicy};
+use crate::PREFIX;
+use crate::command;
+use crate::duration::{self, Delay};
+use crate::view::{Container, Phase, Pod, RestartPolicy};
 
 /// Default run time of containers that are not restarted after success: long enough to be observed.
 const RUN_TO_COMPLETION: Duration = Duration::from_secs(1);
 
 /// Exit code of a container that is terminated by SIGTERM.
-pub(super) const SIGTERM_EXIT_CODE: i32 = 143;
+pub(crate) const SIGTERM_EXIT_CODE: i32 = 143;
 
 /// Exit code of a container that is killed.
-pub(super) const SIGKILL_EXIT_CODE: i32 = 137;
+pub(crate) const SIGKILL_EXIT_CODE: i32 = 137;
 
 /// An invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {PREFIX}{key}: {value:?} is not {expected}")]
-pub(super) struct RuleError {
+pub(crate) struct RuleError {
     key: String,
     value: String,
     expected: &'static str,
@@ -34,31 +34,31 @@ pub(super) struct RuleError {
 
 /// The rules of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ContainerRules {
+pub(crate) struct ContainerRules {
     /// Run time.
-    pub(super) finish_after: Delay,
+    pub(crate) finish_after: Delay,
     /// Exit code of the first run, the second, and so on; the last one applies to all further runs. Never
     /// empty.
-    pub(super) exit_codes: Box<[i32]>,
+    pub(crate) exit_codes: Box<[i32]>,
     /// Time from start to readiness.
-    pub(super) ready_after: Delay,
+    pub(crate) ready_after: Delay,
     /// Time from readiness to unreadiness, and the duration of the latter.
-    pub(super) unready_after: Delay,
-    pub(super) unready_for: Delay,
+    pub(crate) unready_after: Delay,
+    pub(crate) unready_for: Delay,
 }
 
 /// The end of a whole pod by rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct End {
-    pub(super) after: Duration,
-    pub(super) phase: Phase,
-    pub(super) reason: Box<str>,
-    pub(super) message: Box<str>,
+pub(crate) struct End {
+    pub(crate) after: Duration,
+    pub(crate) phase: Phase,
+    pub(crate) reason: Box<str>,
+    pub(crate) message: Box<str>,
 }
 
 /// The time containers take to stop when their pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Termination {
+pub(crate) enum Termination {
     After(Duration),
     /// They are killed at the end of the grace period.
     Grace,
@@ -67,22 +67,22 @@ pub(super) enum Termination {
 
 /// The rules of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PodRules {
+pub(crate) struct PodRules {
     /// Time until the first container starts.
-    pub(super) start_after: Delay,
+    pub(crate) start_after: Delay,
     /// Waiting reason until then.
-    pub(super) waiting_reason: Option<Box<str>>,
-    pub(super) waiting_message: Box<str>,
-    pub(super) end: Option<End>,
-    pub(super) vanish_after: Delay,
-    pub(super) termination: Termination,
+    pub(crate) waiting_reason: Option<Box<str>>,
+    pub(crate) waiting_message: Box<str>,
+    pub(crate) end: Option<End>,
+    pub(crate) vanish_after: Delay,
+    pub(crate) termination: Termination,
     /// Exit code of containers that stop within the grace period.
-    pub(super) terminate_exit_code: i32,
+    pub(crate) terminate_exit_code: i32,
     /// False if the pod never becomes ready.
-    pub(super) ready: bool,
-    pub(super) init_containers: Box<[ContainerRules]>,
-    pub(super) containers: Box<[ContainerRules]>,
-    pub(super) ephemeral_containers: Box<[ContainerRules]>,
+    pub(crate) ready: bool,
+    pub(crate) init_containers: Box<[ContainerRules]>,
+    pub(crate) containers: Box<[ContainerRules]>,
+    pub(crate) ephemeral_containers: Box<[ContainerRules]>,
 }
 
 impl ContainerRules {
@@ -100,7 +100,7 @@ impl ContainerRules {
 
 impl PodRules {
     /// The rules of a pod on a node with these annotations.
-    pub(super) fn of(pod: &Pod, node: &Labels) -> Result<Self, RuleError> {
+    pub(crate) fn of(pod: &Pod, node: &Labels) -> Result<Self, RuleError> {
         let found = RuleLookup::new(pod, node);
         // The policy of a Job's pods, of `kubectl run --restart=Never` and of chart tests, which are
         // expected to complete.
@@ -154,12 +154,12 @@ fn is_pause(image: &str) -> bool {
 }
 
 /// True if an init container keeps running beside the other containers.
-pub(super) fn is_sidecar(container: &Container) -> bool {
+pub(crate) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy == Some(RestartPolicy::Always)
 }
 
 /// The annotations in which rules are looked up.
-pub(super) struct RuleLookup<'a> {
+pub(crate) struct RuleLookup<'a> {
     pod: &'a Labels,
     node: &'a Labels,
     index: Option<&'a str>,
@@ -168,7 +168,7 @@ pub(super) struct RuleLookup<'a> {
 }
 
 impl<'a> RuleLookup<'a> {
-    pub(super) fn new(pod: &'a Pod, node: &'a Labels) -> Self {
+    pub(crate) fn new(pod: &'a Pod, node: &'a Labels) -> Self {
         let Pod { metadata, .. } = pod;
         let index = metadata.annotations.get("batch.kubernetes.io/job-completion-index");
         let index = index.or_else(|| metadata.labels.get("apps.kubernetes.io/pod-index"));
@@ -177,7 +177,7 @@ impl<'a> RuleLookup<'a> {
         Self { pod: &metadata.annotations, node, index, any }
     }
 
-    pub(super) fn text(&self, key: &str, container: &str) -> Option<&'a str> {
+    pub(crate) fn text(&self, key: &str, container: &str) -> Option<&'a str> {
         if !self.any {
             return None;
         }
@@ -260,7 +260,7 @@ impl<'a> RuleLookup<'a> {
 }
 
 /// Parses the final phase of a pod and the time after which it is reached: `Failed=2s`.
-pub(super) fn phase_after(text: &str) -> Option<(Phase, Duration)> {
+pub(crate) fn phase_after(text: &str) -> Option<(Phase, Duration)> {
     let (phase, after) = text.split_once('=')?;
     let phase = match phase {
         "Succeeded" => Phase::Succeeded,
@@ -270,7 +270,7 @@ pub(super) fn phase_after(text: &str) -> Option<(Phase, Duration)> {
     Some((phase, parse_go_wait(after)?))
 }
 
-pub(super) fn termination(text: &str) -> Option<Termination> {
+pub(crate) fn termination(text: &str) -> Option<Termination> {
     match text {
         "grace" => Some(Termination::Grace),
         "never" => Some(Termination::Never),
@@ -278,7 +278,7 @@ pub(super) fn termination(text: &str) -> Option<Termination> {
     }
 }
 
-pub(super) fn exit_codes(text: &str) -> Option<Box<[i32]>> {
+pub(crate) fn exit_codes(text: &str) -> Option<Box<[i32]>> {
     text.split(',').map(|code| code.trim().parse().ok()).collect()
 }
 

@@ -6,8 +6,7 @@
 //! acceptance is kept, and a restarted process continues where it was. Pods and nodes are reported through
 //! the API as a kubelet does. `docs/fake-nodes.md` has the rules.
 //!
-//! It belongs to this crate and not to the tests, because users start it too: `coracle up --fake-nodes
-//! 100`.
+//! Tests and users start them (`coracle up --fake-nodes 100`); real nodes are in `coracle-kubelet`.
 
 mod accepted_pods;
 mod command;

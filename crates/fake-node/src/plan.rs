@@ -4,28 +4,28 @@ use coracle_base::Timestamp;
 use coracle_runtime::informer::Labels;
 use serde_json::Value;
 
-use super::lifecycle::PodLifecycle;
-use super::rules::PodRules;
-use super::run::Run;
-use super::status::{self, PodPlacement, Waiting};
-use super::view::Pod;
+use crate::lifecycle::PodLifecycle;
+use crate::rules::PodRules;
+use crate::run::Run;
+use crate::status::{self, PodPlacement, Waiting};
+use crate::view::Pod;
 
 /// Waiting reason of containers that cannot be created, as in the kubelet.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
 /// The actions for a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// Status patch to write first.
-    pub(super) status: Option<Value>,
+    pub(crate) status: Option<Value>,
     /// True if the pod object is to be deleted without grace.
-    pub(super) delete: bool,
+    pub(crate) delete: bool,
     /// The next time at which the pod changes without an event.
-    pub(super) next: Option<Timestamp>,
+    pub(crate) next: Option<Timestamp>,
 }
 
 /// The actions for `pod`, on a node with these annotations.
-pub(super) fn plan(pod: &Pod, node: &Labels, placement: &PodPlacement, now: Timestamp) -> Plan {
+pub(crate) fn plan(pod: &Pod, node: &Labels, placement: &PodPlacement, now: Timestamp) -> Plan {
     let rules = match PodRules::of(pod, node) {
         Ok(rules) => rules,
         Err(error) => return misconfigured(pod, &error.to_string(), placement, now),
@@ -65,7 +65,7 @@ fn misconfigured(pod: &Pod, message: &str, placement: &PodPlacement, now: Timest
     }
     let wait = |containers: &[_]| containers.iter().map(|_| Run::waiting(None)).collect();
     let lifecycle = PodLifecycle {
-        phase: super::view::Phase::Pending,
+        phase: crate::view::Phase::Pending,
         reason: Box::default(),
         message: Box::default(),
         init_containers: wait(&pod.spec.init_containers),

@@ -12,11 +12,11 @@ use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
-use super::accepted_pods::AcceptedPods;
-use super::nodes::{CONFLICT, is_gone};
-use super::plan::{Plan, plan};
-use super::status::PodPlacement;
-use super::view::{Node, Pod};
+use crate::accepted_pods::AcceptedPods;
+use crate::nodes::{CONFLICT, is_gone};
+use crate::plan::{Plan, plan};
+use crate::status::PodPlacement;
+use crate::view::{Node, Pod};
 
 /// Number of concurrent pod writes: enough for the store to batch several in one sync.
 const WORKERS: usize = 16;
@@ -26,12 +26,12 @@ const WORKERS: usize = 16;
 const AFTER_CONFLICT: Duration = Duration::from_secs(1);
 
 /// Index of pods by node.
-pub(super) const BY_NODE: &str = "node";
+pub(crate) const BY_NODE: &str = "node";
 
 /// Index of pods by address.
 const BY_ADDRESS: &str = "address";
 
-pub(super) fn controller(
+pub(crate) fn controller(
     client: &Client,
     clock: &Clock,
     nodes: &Informer<Node>,
@@ -174,7 +174,7 @@ mod tests {
 
     /// A client of an API server with one node and one pod that answers every write with 409.
     fn busy_server(pod: &Value) -> Client {
-        let node = super::super::node::body(&super::super::FakeNodes::new(1), 0, Clock::system().now());
+        let node = crate::node::body(&crate::FakeNodes::new(1), 0, Clock::system().now());
         let list = |item: &Value| json!({"metadata": {"resourceVersion": "1"}, "items": [item]}).to_string();
         let (nodes, pods) = (list(&node), list(pod));
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -196,7 +196,7 @@ mod tests {
         let spec = json!({"nodeName": "fake-0", "containers": [{"name": "c"}]});
         let client = busy_server(&json!({"metadata": metadata, "spec": spec}));
         let mut manager = Manager::new(client.clone(), ClusterId::default());
-        super::super::register(&mut manager, &client, &Clock::system());
+        crate::register(&mut manager, &client, &Clock::system());
         let key = ObjectKey::namespaced(ClusterId::default(), "n", "p");
         manager.reconcile_once("fake-pods", &key).await.unwrap()
     }

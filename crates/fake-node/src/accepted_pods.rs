@@ -16,16 +16,16 @@ const FIRST_NODE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 192, 0, 0);
 const NODE_ADDRESSES: u32 = 1 << 21;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Accepted {
+pub(crate) struct Accepted {
     /// UID, which distinguishes it from a later pod of the same name.
-    pub(super) uid: Box<str>,
-    pub(super) at: Timestamp,
-    pub(super) ip: Ipv4Addr,
+    pub(crate) uid: Box<str>,
+    pub(crate) at: Timestamp,
+    pub(crate) ip: Ipv4Addr,
 }
 
 /// All accepted pods. Not persisted: the pod's status in the API is enough to continue.
 #[derive(Debug, Default)]
-pub(super) struct AcceptedPods {
+pub(crate) struct AcceptedPods {
     state: Mutex<State>,
 }
 
@@ -40,7 +40,7 @@ struct State {
 impl AcceptedPods {
     /// Returns the pod with this key and UID. If it is new, it is accepted `at` this time, with the address
     /// it `had` if any. `is_foreign` is true for the addresses of pods that were not accepted yet.
-    pub(super) fn accept(
+    pub(crate) fn accept(
         &self,
         key: &ObjectKey,
         uid: &str,
@@ -61,7 +61,7 @@ impl AcceptedPods {
     }
 
     /// Removes a deleted pod and frees its address.
-    pub(super) fn release(&self, key: &ObjectKey) {
+    pub(crate) fn release(&self, key: &ObjectKey) {
         self.state().release(key);
     }
 
@@ -92,7 +92,7 @@ impl State {
 }
 
 /// The address of a node: by the number at the end of its name, otherwise by a hash of the name.
-pub(super) fn node_address(name: &str) -> Ipv4Addr {
+pub(crate) fn node_address(name: &str) -> Ipv4Addr {
     let before = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name[before.len()..].parse::<u32>().ok().filter(|number| *number + 1 < NODE_ADDRESSES);
     let offset = match number {
@@ -103,7 +103,7 @@ pub(super) fn node_address(name: &str) -> Ipv4Addr {
 }
 
 /// A stable hash of a name (FNV-1a).
-pub(super) fn hash(name: &str) -> u32 {
+pub(crate) fn hash(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use coracle_base::Timestamp;
 
-use super::duration::Delay;
-use super::rules::ContainerRules;
-use super::view::RestartPolicy;
+use crate::duration::Delay;
+use crate::rules::ContainerRules;
+use crate::view::RestartPolicy;
 
 /// Initial and maximum restart backoff, and the run time after which it is reset, as in the kubelet
 /// (`backOffPeriod`, `MaxContainerBackOff`).
@@ -16,15 +16,15 @@ const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(600);
 
 /// The termination of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Exit {
-    pub(super) code: i32,
-    pub(super) started: Timestamp,
-    pub(super) finished: Timestamp,
+pub(crate) struct Exit {
+    pub(crate) code: i32,
+    pub(crate) started: Timestamp,
+    pub(crate) finished: Timestamp,
 }
 
 /// The state of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     /// Not started yet.
     Waiting,
     /// Waiting to be restarted, with the total backoff.
@@ -39,24 +39,24 @@ pub(super) enum State {
 
 /// The state of a container with its restarts and readiness.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) state: State,
-    pub(super) restarts: u32,
+pub(crate) struct Run {
+    pub(crate) state: State,
+    pub(crate) restarts: u32,
     /// Termination of the previous run.
-    pub(super) last: Option<Exit>,
-    pub(super) ready: bool,
+    pub(crate) last: Option<Exit>,
+    pub(crate) ready: bool,
     /// The next time at which the state changes.
-    pub(super) next: Option<Timestamp>,
+    pub(crate) next: Option<Timestamp>,
 }
 
 impl Run {
     /// A container that cannot start yet.
-    pub(super) fn waiting(next: Option<Timestamp>) -> Self {
+    pub(crate) fn waiting(next: Option<Timestamp>) -> Self {
         Self { state: State::Waiting, restarts: 0, last: None, ready: false, next }
     }
 
     /// A container that may start at `begin`.
-    pub(super) fn at(
+    pub(crate) fn at(
         rules: &ContainerRules,
         policy: RestartPolicy,
         begin: Timestamp,
@@ -91,7 +91,7 @@ impl Run {
     }
 
     /// The termination of a container that succeeded.
-    pub(super) fn completed(&self) -> Option<&Exit> {
+    pub(crate) fn completed(&self) -> Option<&Exit> {
         match &self.state {
             State::Exited(exit) if exit.code == 0 => Some(exit),
             _ => None,
@@ -99,12 +99,12 @@ impl Run {
     }
 
     /// True if the container has ended.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Exited(_) | State::Lost)
     }
 
     /// The state after the pod ended.
-    pub(super) fn stopped(self, code: i32, now: Timestamp) -> Self {
+    pub(crate) fn stopped(self, code: i32, now: Timestamp) -> Self {
         let (state, last) = match (self.state, self.last) {
             (State::Running { since }, last) => (exited(code, since, now), last),
             (State::BackingOff(_) | State::Waiting, Some(last)) => (State::Exited(last), None),

@@ -2,9 +2,9 @@
 
 use coracle_meta::quantity::Quantity;
 
-use super::PREFIX;
-use super::duration;
-use super::rules::{exit_codes, phase_after, termination};
+use crate::PREFIX;
+use crate::duration;
+use crate::rules::{exit_codes, phase_after, termination};
 
 /// The object that has the annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn rules_in_the_guide_are_supported() {
-        let guide = include_str!("../../../../docs/fake-nodes.md");
+        let guide = include_str!("../../../docs/fake-nodes.md");
         let cells = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
         let names = cells
             .flat_map(|cell| cell.split('`'))

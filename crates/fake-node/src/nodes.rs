@@ -13,23 +13,23 @@ use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::node::{self, LEASE_DURATION_S};
-use super::view::Node;
+use crate::node::{self, LEASE_DURATION_S};
+use crate::view::Node;
 
 /// The namespace of node leases.
 const LEASES: &str = "kube-node-lease";
 
 /// HTTP 409: the object exists, or was changed by another client.
-pub(super) const CONFLICT: u16 = 409;
+pub(crate) const CONFLICT: u16 = 409;
 
 /// Number of concurrent node writes: enough for the store to batch several in one sync.
-pub(super) const WORKERS: usize = 16;
+pub(crate) const WORKERS: usize = 16;
 
 /// Maximum retry delay. A node whose lease is late is marked NotReady, so it is short, as in the kubelet
 /// (`maxBackoff` of its lease controller).
 const LAST_RETRY: Duration = Duration::from_secs(7);
 
-pub(super) fn controller(client: &Client, clock: &Clock, nodes: &Informer<Node>) -> Controller {
+pub(crate) fn controller(client: &Client, clock: &Clock, nodes: &Informer<Node>) -> Controller {
     let reconcile = Kubelets {
         objects: Objects::of::<v1::Node>(client),
         leases: Objects::of::<Lease>(client),
@@ -144,6 +144,6 @@ impl Kubelets {
 }
 
 /// True if the object to be written no longer exists.
-pub(super) fn is_gone(error: &kube::Error) -> bool {
+pub(crate) fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }

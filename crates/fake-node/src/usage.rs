@@ -6,9 +6,9 @@ use coracle_meta::quantity::{Quantity, Scale};
 use coracle_runtime::informer::Labels;
 use coracle_runtime::{ClusterId, Informer, ObjectKey};
 
-use super::pods::BY_NODE;
-use super::rules::RuleLookup;
-use super::view::{Container, Node, Phase, Pod};
+use crate::pods::BY_NODE;
+use crate::rules::RuleLookup;
+use crate::view::{Container, Node, Phase, Pod};
 
 /// Default usage of a container, in percent of its requests.
 const USUAL_PERCENT: i128 = 50;
@@ -54,8 +54,8 @@ pub struct PodUsage {
 /// clone.
 #[derive(Clone)]
 pub struct FakeUsage {
-    pub(super) nodes: Informer<Node>,
-    pub(super) pods: Informer<Pod>,
+    pub(crate) nodes: Informer<Node>,
+    pub(crate) pods: Informer<Pod>,
 }
 
 impl FakeUsage {
