@@ -8,6 +8,7 @@ mod manifests;
 mod markdown;
 mod sources;
 mod tree;
+mod words;
 
 use std::fmt;
 
@@ -40,6 +41,8 @@ const RULES: &[Rule] = &[
     Rule { name: "binary", check: files::binary },
     Rule { name: "whitespace", check: files::whitespace },
     Rule { name: "names", check: files::names },
+    Rule { name: "subjects", check: words::subjects },
+    Rule { name: "file-names", check: words::file_names },
     Rule { name: "links", check: markdown::links },
     Rule { name: "adr", check: markdown::decision_numbers },
 ];
