@@ -102,10 +102,11 @@ impl Attempts<'_> {
         Ok(is_same)
     }
 
-    /// The outcome of an attempt; `None` if it is to be repeated, because a failure came from a state that is not the
+    /// The outcome of an attempt; `None` if it is to be repeated, because it was rejected by a state that is not the
     /// latest.
     pub(super) async fn settle<T>(&mut self, attempt: Result<Option<T>>) -> Result<Option<T>> {
         match attempt {
+            Err(error) if is_store_failure(&error) => Err(error),
             Err(error) if self.confirm().await? => Err(error),
             Err(_) => Ok(None),
             done => done,
@@ -234,6 +235,13 @@ impl Attempts<'_> {
         let key = self.key.clone().into_bytes();
         Error::Store(StoreError::Contention { key, attempts: MAX_ATTEMPTS - self.left })
     }
+}
+
+/// Whether the store failed. The attempt is not repeated then: if the outcome of its transaction is unknown, the object
+/// may differ because of that transaction, and a second attempt would change it twice or be rejected as out of date. Only
+/// the size of a transaction follows from the state that the attempt began with.
+fn is_store_failure(error: &Error) -> bool {
+    matches!(error, Error::Store(failure) if !matches!(failure, StoreError::TooLarge { .. }))
 }
 
 impl Cluster {
