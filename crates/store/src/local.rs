@@ -30,6 +30,26 @@ use crate::watch::{Pattern, ProgressHandle, Watch, WatchEvent, WatchRequest, Wat
 /// holds the lock for long nor keeps much.
 const CATCH_UP_CHUNK: usize = 256;
 
+/// Tasks that are to be woken because of commits that readers see already.
+#[must_use = "watchers wait for it"]
+pub(crate) struct News<'a> {
+    local: &'a Local,
+    is_for_watchers: bool,
+    is_for_keeper: bool,
+}
+
+impl News<'_> {
+    /// Wakes them.
+    pub(crate) fn announce(self) {
+        if self.is_for_watchers {
+            self.local.hub.ring();
+        }
+        if self.is_for_keeper {
+            self.local.upkeep.notify_one();
+        }
+    }
+}
+
 /// State shared by readers, watchers, the writer and the keeper of one store.
 pub(crate) struct Local {
     published: ArcSwap<Index>,
@@ -75,20 +95,23 @@ impl Local {
     /// Makes commits visible: first to readers, then to watchers, so that whoever hears of a
     /// change can also read it.
     pub(crate) fn publish(&self, index: Index, commits: &[Arc<Commit>]) {
+        self.publish_to_readers(index, commits).announce();
+    }
+
+    /// Makes commits visible to readers; watchers hear of them when the result is announced.
+    pub(crate) fn publish_to_readers(&self, index: Index, commits: &[Arc<Commit>]) -> News<'_> {
         self.published.store(Arc::new(index));
         if commits.is_empty() {
-            return;
+            return News { local: self, is_for_watchers: false, is_for_keeper: false };
         }
         let before = self.history.push(commits);
-        self.hub.ring();
         let expiry_moved = self.expiry.note(commits);
         let history = self.history.summary();
         let crowded = self.policy.is_hurried_by(before, history.bytes);
         // With no more than one commit before these the keeper had nothing to wait for.
         let begins_to_age = history.commits <= commits.len() as u64 + 1;
-        if expiry_moved || crowded || begins_to_age {
-            self.upkeep.notify_one();
-        }
+        let is_for_keeper = expiry_moved || crowded || begins_to_age;
+        News { local: self, is_for_watchers: true, is_for_keeper }
     }
 
     /// Serves another index, which nothing led to that watchers could be told: those who are not past its revision

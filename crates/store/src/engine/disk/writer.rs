@@ -240,15 +240,18 @@ impl Writer {
     }
 
     fn publish(&mut self, batch: Batch) {
-        if !batch.commits.is_empty() || !batch.dead.is_empty() {
-            self.local.publish(self.working.clone(), &batch.commits);
-        }
+        let is_new = !batch.commits.is_empty() || !batch.dead.is_empty();
+        let news = is_new.then(|| self.local.publish_to_readers(self.working.clone(), &batch.commits));
         // Whoever no longer waits for an answer has dropped its end.
         for (reply, answer) in batch.answers {
             let _ = reply.send(answer);
         }
         for notice in batch.notices {
             let _ = notice.send(Ok(()));
+        }
+        // After the answers: the task that is woken first runs first.
+        if let Some(news) = news {
+            news.announce();
         }
     }
 
