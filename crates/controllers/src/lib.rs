@@ -163,6 +163,8 @@ pub const CONTROLLERS: &[Registration] = &[
 
 /// Hands every controller to the manager.
 pub fn register(manager: &mut Manager, settings: &Settings) {
+    // First, so that the controllers of the API server use it.
+    inventory::shared(manager);
     register_api_server(manager, settings);
     let help = "Which controllers run where.";
     let running = manager.metrics().gauges("running_managed_controllers", help, ["name", "manager"]);
@@ -181,7 +183,27 @@ pub fn register_api_server(manager: &mut Manager, settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use tower::service_fn;
+
     use super::*;
+
+    #[tokio::test]
+    async fn api_server_alone_does_not_watch_every_kind() {
+        let nobody = |_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) };
+        let client = Client::new(service_fn(nobody), "default");
+        let settings = Settings::new(Clock::system());
+        let mut alone = Manager::everywhere(client.clone());
+        register_api_server(&mut alone, &settings);
+        assert!(alone.existing::<inventory::Inventory>().is_none());
+        let mut all = Manager::everywhere(client);
+        register(&mut all, &settings);
+        assert!(all.existing::<inventory::Inventory>().is_some());
+    }
 
     #[test]
     fn names_are_unique_and_upstreams() {

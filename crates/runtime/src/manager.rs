@@ -138,12 +138,16 @@ impl Manager {
 
     /// What several controllers use together and is no informer: the first who asks makes it.
     pub fn shared<T: Send + Sync + 'static>(&mut self, make: impl FnOnce(&mut Self) -> Arc<T>) -> Arc<T> {
-        let known = self.shared.iter().find_map(|known| Arc::clone(known).downcast().ok());
-        known.unwrap_or_else(|| {
+        self.existing().unwrap_or_else(|| {
             let made = make(self);
             self.shared.push(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
             made
         })
+    }
+
+    /// The value that [`Manager::shared`] has made for another controller, if there is one.
+    pub fn existing<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.shared.iter().find_map(|known| Arc::clone(known).downcast().ok())
     }
 
     /// What tells people of the doings of a controller, under its name.

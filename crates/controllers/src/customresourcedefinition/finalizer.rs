@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::definition::{Definition, Said};
 use super::{informer, objects, patch_status};
-use crate::inventory::{self, Change as InventoryChange};
+use crate::inventory::{Change as InventoryChange, Inventory};
 use crate::{Registration, Settings};
 
 /// The finalizer this controller stands for.
@@ -23,8 +23,8 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// How many definitions are emptied at a time, as in upstream.
 const WORKERS: usize = 5;
 
-/// When to look again at objects that others hold, as upstream: of kinds that cannot be followed any more
-/// nobody tells.
+/// When to look again at objects that others hold, as upstream: the inventory has no events of kinds that cannot be
+/// followed any more, and an API server without the other controllers has no inventory.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Objects asked for at a time.
@@ -39,8 +39,10 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("crd_finalizer")
         .watches(&definitions, going);
-    let inventory = inventory::shared(manager);
-    inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
+    // Otherwise `LOOK_AGAIN` does: a watch of every kind costs more than anything else that an API server does alone.
+    if let Some(inventory) = manager.existing::<Inventory>() {
+        inventory.tell(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
+    }
     manager.add(controller.workers(WORKERS));
 }
 
