@@ -26,7 +26,15 @@ async fn every_load_runs_without_error() {
 
     let (is_ok, table, progress) = bench(kubeconfig, &["--quick"]).await;
     assert!(is_ok, "{progress}");
-    for load in ["Create, ", "GET, ", "Merge patch, ", "Server-side apply, ", "LIST, ", "Watch events "] {
+    for load in [
+        "Create, ",
+        "GET, ",
+        "Merge patch, ",
+        "Server-side apply, ",
+        "GET, ConfigMap, one client",
+        "LIST, ",
+        "Watch events ",
+    ] {
         assert!(table.contains(&format!("| {load}")), "no {load:?} in {table}");
     }
 

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use coracle_base::Clock;
 use coracle_benches::custom::Operators;
 
-use crate::client::Connection;
+use crate::client::{Connection, Outgoing};
 use crate::custom::Custom;
 use crate::load::{self, Load, Stop, Target};
 use crate::objects::{self, JSON, Namespace, PROTOBUF, SHARDS};
@@ -16,6 +16,9 @@ use crate::watching::{self, FanOut};
 
 /// Few connections suffice, because long lists keep a server busy.
 const LIST_CONNECTIONS: usize = 4;
+
+/// Objects with this number and above are created by the load of a single client.
+const ONE_CLIENT_OBJECTS: u64 = 1 << 40;
 
 /// Objects that merge patches and applies change in turn: more than there are connections, so that conflicts are
 /// rare.
@@ -85,6 +88,8 @@ enum Part {
     Watch,
     /// CustomResourceDefinitions in the style of operators, and objects of one of them.
     Custom,
+    /// Creates, reads and patches of a single client on one connection.
+    OneClient,
     /// Hundreds of definitions at once, and their cost; only on request.
     Definitions,
 }
@@ -216,6 +221,9 @@ impl Workload {
         if self.wants(Part::Patch) {
             self.patches(target, report)?;
         }
+        if self.wants(Part::OneClient) {
+            self.one_client(target, report)?;
+        }
         if self.wants(Part::List) {
             self.lists(target, report)?;
         }
@@ -226,6 +234,27 @@ impl Workload {
             self.custom_resources(target, report)?;
         }
         Ok(())
+    }
+
+    /// One request after the other on one connection, so that no two writes share a sync.
+    fn one_client(&self, target: &Target, report: &mut Report) -> Result<()> {
+        let Scale { stop, config_maps, .. } = self.scale;
+        let objects = CHANGED_OBJECTS.min(config_maps);
+        let mut load = |what, operation: &(dyn Fn(u64) -> Outgoing + Sync)| {
+            let load = Load { connections: 1, threads: 1, stop };
+            self.measure(target, report, what, load, async |connection: &mut Connection, n| {
+                connection.count(operation(n)).await
+            })
+        };
+        load("Create, ConfigMap of 1 KiB, one client", &|n| {
+            self.namespace.create_config_map(ONE_CLIENT_OBJECTS + n)
+        })?;
+        load("GET, ConfigMap, one client", &|n| {
+            self.namespace.get_config_map(n.wrapping_mul(7919) % config_maps, self.accept)
+        })?;
+        load("Merge patch, ConfigMap, one client", &|n| {
+            self.namespace.merge_patch(&format!("map-{}", n % objects), n)
+        })
     }
 
     /// Installs the first definitions one by one, then creates objects of one of them and ConfigMaps.
@@ -380,9 +409,7 @@ impl Workload {
     ) -> Result<()> {
         let load =
             Load { connections: LIST_CONNECTIONS, threads: self.options.threads, stop: self.scale.stop };
-        let measured = load::run(target, load, operation).context(what)?;
-        self.note(target, report, what, measured);
-        Ok(())
+        self.measure(target, report, what, load, operation)
     }
 
     fn load(
@@ -394,6 +421,17 @@ impl Workload {
         operation: impl AsyncFn(&mut Connection, u64) -> Result<u64> + Sync,
     ) -> Result<()> {
         let load = Load { connections: self.options.connections, threads: self.options.threads, stop };
+        self.measure(target, report, what, load, operation)
+    }
+
+    fn measure(
+        &self,
+        target: &Target,
+        report: &mut Report,
+        what: &'static str,
+        load: Load,
+        operation: impl AsyncFn(&mut Connection, u64) -> Result<u64> + Sync,
+    ) -> Result<()> {
         let measured = load::run(target, load, operation).context(what)?;
         self.note(target, report, what, measured);
         Ok(())

@@ -161,6 +161,8 @@ pub const CONTROLLERS: &[Registration] = &[
 
 /// Registers all controllers with the manager.
 pub fn register(manager: &mut Manager, settings: &Settings) {
+    // First, so that the controllers of the API server use it.
+    ownership_graph::shared(manager);
     register_api_server(manager, settings);
     let help = "Controllers running in this process.";
     let running = manager.metrics().gauges("running_managed_controllers", help, ["name", "manager"]);
@@ -179,7 +181,27 @@ pub fn register_api_server(manager: &mut Manager, settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use tower::service_fn;
+
     use super::*;
+
+    #[tokio::test]
+    async fn api_server_alone_does_not_watch_every_kind() {
+        let no_server = |_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) };
+        let client = Client::new(service_fn(no_server), "default");
+        let settings = Settings::new(Clock::system());
+        let mut alone = Manager::all_clusters(client.clone());
+        register_api_server(&mut alone, &settings);
+        assert!(alone.existing::<ownership_graph::OwnershipGraph>().is_none());
+        let mut all = Manager::all_clusters(client);
+        register(&mut all, &settings);
+        assert!(all.existing::<ownership_graph::OwnershipGraph>().is_some());
+    }
 
     #[test]
     fn names_are_unique_and_equal_kubernetes_names() {

@@ -136,12 +136,16 @@ impl Manager {
 
     /// Returns a component that several controllers share and that is not an informer. The first call creates it.
     pub fn shared<T: Send + Sync + 'static>(&mut self, make: impl FnOnce(&mut Self) -> Arc<T>) -> Arc<T> {
-        let known = self.shared.iter().find_map(|known| Arc::clone(known).downcast().ok());
-        known.unwrap_or_else(|| {
+        self.existing().unwrap_or_else(|| {
             let created = make(self);
             self.shared.push(Arc::clone(&created) as Arc<dyn Any + Send + Sync>);
             created
         })
+    }
+
+    /// Returns the value that [`Manager::shared`] has created for another controller, if there is one.
+    pub fn existing<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.shared.iter().find_map(|shared| Arc::clone(shared).downcast().ok())
     }
 
     /// Returns a recorder of core-group events for a controller of this name.

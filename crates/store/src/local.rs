@@ -30,6 +30,26 @@ use crate::watch::{Pattern, ProgressHandle, Watch, WatchEvent, WatchRequest, Wat
 /// keeps many commits alive.
 const CATCH_UP_CHUNK: usize = 256;
 
+/// The tasks to wake after commits that readers see already.
+#[must_use = "watchers are not woken without it"]
+pub(crate) struct PendingWakeups<'a> {
+    local: &'a Local,
+    is_for_watchers: bool,
+    is_for_keeper: bool,
+}
+
+impl PendingWakeups<'_> {
+    /// Wakes the tasks.
+    pub(crate) fn wake(self) {
+        if self.is_for_watchers {
+            self.local.hub.notify();
+        }
+        if self.is_for_keeper {
+            self.local.upkeep.notify_one();
+        }
+    }
+}
+
 /// State shared by readers, watchers, the writer and the keeper of one store.
 pub(crate) struct Local {
     published: ArcSwap<Index>,
@@ -74,20 +94,23 @@ impl Local {
 
     /// Makes commits visible, first to readers, then to watchers, so that an observed change can also be read.
     pub(crate) fn publish(&self, index: Index, commits: &[Arc<Commit>]) {
+        self.publish_to_readers(index, commits).wake();
+    }
+
+    /// Makes commits visible to readers. Watchers are woken when the caller wakes them.
+    pub(crate) fn publish_to_readers(&self, index: Index, commits: &[Arc<Commit>]) -> PendingWakeups<'_> {
         self.published.store(Arc::new(index));
         if commits.is_empty() {
-            return;
+            return PendingWakeups { local: self, is_for_watchers: false, is_for_keeper: false };
         }
         let before = self.history.push(commits);
-        self.hub.notify();
         let expiry_moved = self.expiry.note(commits);
         let history = self.history.summary();
         let due_earlier = self.policy.is_due_earlier_after(before, history.bytes);
         // With at most one earlier commit the keeper had nothing to wait for.
         let has_first_commits = history.commits <= commits.len() as u64 + 1;
-        if expiry_moved || due_earlier || has_first_commits {
-            self.upkeep.notify_one();
-        }
+        let is_for_keeper = expiry_moved || due_earlier || has_first_commits;
+        PendingWakeups { local: self, is_for_watchers: true, is_for_keeper }
     }
 
     /// Replaces the index by one without continuous history. Watches that have not passed its revision get an error

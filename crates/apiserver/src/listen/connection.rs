@@ -25,6 +25,7 @@ use super::activity::Activity;
 use super::drain::{IncomingBody, Rest};
 use super::host;
 use super::outgoing::Outgoing;
+use super::self_wakes::PollAgain;
 use super::stall::{self, Stalls};
 use super::upgrade::{self, Upgraded};
 use crate::body::{LongRunning, MAX_REQUEST_BODY_BYTES, ResponseBody};
@@ -84,7 +85,7 @@ impl Connection {
             () = self.shutdown.cancelled() => return,
         };
         match greeted.unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into())) {
-            Ok((stream, peer)) => self.serve_requests(stream, peer, service).await,
+            Ok((stream, peer)) => PollAgain::new(pin!(self.serve_requests(stream, peer, service))).await,
             // Anyone can fail to agree with us, as often as they like.
             Err(error) => {
                 if let Some(errors) = &self.handshake_errors {

@@ -14,6 +14,7 @@ mod host;
 mod outgoing;
 mod plain_http;
 mod plain_or_tls;
+mod self_wakes;
 mod shutting_down;
 mod stall;
 mod tls;

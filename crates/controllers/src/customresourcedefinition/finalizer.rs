@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::definition::{Definition, NewCondition};
 use super::{informer, objects, patch_status};
-use crate::ownership_graph::{self, Change as GraphChange};
+use crate::ownership_graph::{Change as GraphChange, OwnershipGraph};
 use crate::{Registration, Settings};
 
 /// Finalizer of this controller.
@@ -24,7 +24,7 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 const WORKERS: usize = 5;
 
 /// Retry interval while objects are held by finalizers, as in Kubernetes: kinds that are no longer served have no
-/// watch events.
+/// watch events, and an API server without the other controllers has no ownership graph.
 const RECHECK_PERIOD: Duration = Duration::from_secs(5);
 
 /// Page size of lists.
@@ -39,9 +39,12 @@ fn register(manager: &mut Manager, settings: &Settings) {
     let controller = Controller::new(REGISTRATION.name, reconcile)
         .queue_name("crd_finalizer")
         .watches(&definitions, terminating);
-    let ownership_graph = ownership_graph::shared(manager);
-    ownership_graph
-        .subscribe(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
+    // Otherwise `RECHECK_PERIOD` applies: a watch of every kind costs more than anything else that an API server does
+    // alone.
+    if let Some(ownership_graph) = manager.existing::<OwnershipGraph>() {
+        ownership_graph
+            .subscribe(controller.queue(), Duration::ZERO, move |change| emptied(&definitions, change));
+    }
     manager.add(controller.workers(WORKERS));
 }
 

@@ -239,15 +239,18 @@ impl Writer {
     }
 
     fn publish(&mut self, batch: Batch) {
-        if !batch.commits.is_empty() || !batch.dead.is_empty() {
-            self.local.publish(self.working.clone(), &batch.commits);
-        }
+        let is_new = !batch.commits.is_empty() || !batch.dead.is_empty();
+        let wakeups = is_new.then(|| self.local.publish_to_readers(self.working.clone(), &batch.commits));
         // The send fails if the caller no longer waits.
         for (reply, answer) in batch.answers {
             let _ = reply.send(answer);
         }
         for notice in batch.notices {
             let _ = notice.send(Ok(()));
+        }
+        // After the replies, because the task that is woken first runs first.
+        if let Some(wakeups) = wakeups {
+            wakeups.wake();
         }
     }
 
