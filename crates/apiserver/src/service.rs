@@ -96,6 +96,8 @@ pub(crate) struct Components {
     pub(crate) authentication: Arc<Authentication>,
     pub(crate) tokens: Option<Arc<dyn TokenSigner>>,
     pub(crate) token_policy: TokenPolicy,
+    /// The host and port at which clients reach the server.
+    pub(crate) external_address: Option<String>,
     pub(crate) flow: FlowControl,
     pub(crate) metrics_source: Option<Arc<dyn MetricsSource>>,
     pub(crate) simulated_nodes: Option<Arc<dyn SimulatedNodes>>,
@@ -121,6 +123,7 @@ impl ApiServer {
             authentication,
             tokens: None,
             token_policy,
+            external_address: None,
             flow,
             metrics_source: None,
             simulated_nodes: None,
@@ -158,6 +161,13 @@ impl ApiServer {
         components.authentication = Arc::new(Authentication::new(config, Some(&signer)));
         components.tokens = Some(signer);
         components.token_policy = policy;
+        self
+    }
+
+    /// Announces the host and port at which clients reach the server in discovery.
+    #[must_use]
+    pub fn with_external_address(mut self, address: Option<String>) -> Self {
+        Arc::make_mut(&mut self.components).external_address = address;
         self
     }
 
@@ -459,7 +469,10 @@ impl ApiServer {
                 check_representation(&parts.headers, openid::representations(&route))?;
                 self.tell_issuer(&route, cluster.id()).ok_or_else(|| Refusal::unserved(parts.uri.path()))
             }
-            other => tell(&other, &parts, &Catalogue::of(&cluster).await?),
+            other => {
+                let address = self.components.external_address.as_deref();
+                tell(&other, &parts, &Catalogue::of(&cluster).await?, address)
+            }
         }
     }
 
@@ -663,16 +676,24 @@ fn check_reads(parts: &Parts) -> Result<(), Refusal> {
     if READ_METHODS.contains(&parts.method) { Ok(()) } else { Err(Refusal::method_not_allowed()) }
 }
 
-/// Answers that tell what is served.
-fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<ResponseBody>, Refusal> {
+/// The discovery documents. `address` is where clients reach the server.
+fn tell(
+    route: &Route,
+    parts: &Parts,
+    catalogue: &Catalogue,
+    address: Option<&str>,
+) -> Result<Response<ResponseBody>, Refusal> {
     match route {
         Route::Index => respond(route, parts, Some(discovery::index(catalogue))),
         Route::Version => respond(route, parts, Some(discovery::version(VERSION))),
         Route::CoreVersions if wants_aggregated(parts) => {
             check_get(parts).map(|()| aggregated(parts, catalogue, true))
         }
-        Route::Groups if wants_aggregated(parts) => Ok(aggregated(parts, catalogue, false)),
-        Route::CoreVersions => respond(route, parts, Some(discovery::core_versions(catalogue))),
+        // kube-apiserver has it at `/api/`, too, but not at `/apis/`.
+        Route::Groups if !parts.uri.path().ends_with('/') && wants_aggregated(parts) => {
+            Ok(aggregated(parts, catalogue, false))
+        }
+        Route::CoreVersions => respond(route, parts, Some(discovery::core_versions(catalogue, address))),
         Route::Groups => respond(route, parts, Some(discovery::group_list(catalogue))),
         Route::Group(group) => respond(route, parts, discovery::group(catalogue, group)),
         Route::Resources { group, version } if catalogue.is_remote(group, version) => {
@@ -691,11 +712,9 @@ fn tell(route: &Route, parts: &Parts, catalogue: &Catalogue) -> Result<Response<
     }
 }
 
-/// Whether the client asks for the newer form of discovery, which kube-apiserver has at the path without a slash at its
-/// end only.
+/// Whether the client asks for aggregated discovery.
 fn wants_aggregated(parts: &Parts) -> bool {
-    !parts.uri.path().ends_with('/')
-        && Wanted::of_discovery(&parts.headers).is_ok_and(|wanted| wanted.aggregated)
+    Wanted::of_discovery(&parts.headers, true).is_ok_and(|wanted| wanted.aggregated)
 }
 
 /// `/api` or `/apis` in the newer form.
@@ -719,7 +738,7 @@ fn respond(
     let wanted = match route {
         // kube-apiserver answers these whatever the method is, the first one always in JSON for people.
         Route::Index => Wanted::indented_json(),
-        Route::Groups | Route::Group(_) => Wanted::of_discovery(&parts.headers)?,
+        Route::Groups | Route::Group(_) => Wanted::of_discovery(&parts.headers, false)?,
         Route::Version => {
             check_get(parts)?;
             check_representation(&parts.headers, &["application/json"])?;
@@ -728,7 +747,7 @@ fn respond(
         _ => {
             check_get(parts)?;
             check_representation(&parts.headers, &OFFERED)?;
-            Wanted::of_discovery(&parts.headers)?
+            Wanted::of_discovery(&parts.headers, false)?
         }
     };
     Ok(told(wanted, &document))

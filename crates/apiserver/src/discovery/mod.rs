@@ -13,7 +13,7 @@ use crate::openapi::Document;
 use documents::{
     ApiGroup, ApiGroupDiscovery, ApiGroupDiscoveryList, ApiGroupList, ApiResource, ApiResourceDiscovery,
     ApiResourceList, ApiSubresourceDiscovery, ApiVersionDiscovery, ApiVersions, GroupVersionForDiscovery,
-    GroupVersionKind, Metadata, RootPaths, VersionInfo,
+    GroupVersionKind, Metadata, RootPaths, ServerAddressByClientCidr, VersionInfo,
 };
 
 /// The media type of the newer form, which tells everything at once.
@@ -33,6 +33,15 @@ const OTHER_PATHS: &[&str] = &[
     "/readyz",
     "/version",
 ];
+
+/// The release whose API is served.
+pub(crate) const EMULATED_VERSION: &str = "1.36";
+
+/// The oldest release that the server is compatible with.
+pub(crate) const MIN_COMPATIBILITY_VERSION: &str = "1.35";
+
+/// The clients that reach the server at its external address.
+const ALL_CLIENTS: &str = "0.0.0.0/0";
 
 /// Such as `apps/v1`, or `v1` for the core group.
 pub(crate) fn group_version(group: &str, version: &str) -> String {
@@ -61,13 +70,16 @@ pub(crate) fn index(catalogue: &Catalogue) -> RootPaths {
 
 /// `/version`, with the release that is served.
 pub(crate) fn version(release: &str) -> VersionInfo {
+    let parts = |version: &'static str| version.split_once('.').unwrap_or_default();
+    let (major, minor) = parts(EMULATED_VERSION);
+    let (min_compatibility_major, min_compatibility_minor) = parts(MIN_COMPATIBILITY_VERSION);
     VersionInfo {
-        major: "1",
-        minor: "36",
-        emulation_major: "1",
-        emulation_minor: "36",
-        min_compatibility_major: "1",
-        min_compatibility_minor: "35",
+        major,
+        minor,
+        emulation_major: major,
+        emulation_minor: minor,
+        min_compatibility_major,
+        min_compatibility_minor,
         git_version: format!("{release}+coracle"),
         git_commit: "",
         git_tree_state: "",
@@ -87,9 +99,15 @@ fn go_architecture() -> &'static str {
     }
 }
 
-/// `/api` as older clients want it.
-pub(crate) fn core_versions(catalogue: &Catalogue) -> ApiVersions<'_> {
-    ApiVersions { kind: "APIVersions", versions: catalogue.versions(""), server_addresses: [] }
+/// `/api` as older clients want it, with the address of the server if clients can reach it.
+pub(crate) fn core_versions<'a>(catalogue: &'a Catalogue, address: Option<&'a str>) -> ApiVersions<'a> {
+    let of_all_clients =
+        |server_address| ServerAddressByClientCidr { client_cidr: ALL_CLIENTS, server_address };
+    ApiVersions {
+        kind: "APIVersions",
+        versions: catalogue.versions(""),
+        server_addresses: address.map(of_all_clients).into_iter().collect(),
+    }
 }
 
 /// `/apis` as older clients want it.
@@ -269,6 +287,15 @@ mod tests {
         let newer: Vec<&str> = newer.iter().map(|entry| entry.resource).collect();
         assert_eq!(older, newer);
         assert!(older.contains(&"configmaps"));
+    }
+
+    #[test]
+    fn address_of_the_server_is_announced_to_all_clients() {
+        let catalogue = Catalogue::built_in();
+        let address =
+            r#""serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"192.0.2.1:6443"}]"#;
+        assert!(text(&core_versions(&catalogue, Some("192.0.2.1:6443"))).contains(address));
+        assert!(text(&core_versions(&catalogue, None)).contains(r#""serverAddressByClientCIDRs":[]"#));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Metrics of the steps of a request: authentication, authorization, admission, bodies, watches and health checks.
 //!
-//! Names, labels and buckets are those of kube-apiserver. A series appears with its first event.
+//! Names, labels and buckets are those of kube-apiserver. A series with labels appears with its first event.
 
 use std::time::Duration;
 
