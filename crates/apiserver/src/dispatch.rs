@@ -58,7 +58,10 @@ impl ApiServer {
                 check_representation(&parts.headers, openid::representations(route))?;
                 self.issuer_document(route, cluster.id()).ok_or_else(|| Refusal::unserved(parts.uri.path()))
             }
-            route => discovery::answer(route, parts, &ServedKinds::of(cluster).await?),
+            route => {
+                let address = self.components.external_address.as_deref();
+                discovery::answer(route, parts, &ServedKinds::of(cluster).await?, address)
+            }
         }
     }
 

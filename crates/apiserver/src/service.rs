@@ -76,6 +76,8 @@ pub(crate) struct Components {
     pub(crate) authentication: Arc<Authentication>,
     pub(crate) tokens: Option<Arc<dyn TokenSigner>>,
     pub(crate) token_policy: TokenPolicy,
+    /// The host and port at which clients reach the server.
+    pub(crate) external_address: Option<String>,
     pub(crate) flow: FlowControl,
     pub(crate) metrics_source: Option<Arc<dyn MetricsSource>>,
     pub(crate) simulated_nodes: Option<Arc<dyn SimulatedNodes>>,
@@ -101,6 +103,7 @@ impl ApiServer {
             authentication,
             tokens: None,
             token_policy,
+            external_address: None,
             flow,
             metrics_source: None,
             simulated_nodes: None,
@@ -138,6 +141,13 @@ impl ApiServer {
         components.authentication = Arc::new(Authentication::new(config, Some(&signer)));
         components.tokens = Some(signer);
         components.token_policy = policy;
+        self
+    }
+
+    /// Announces the host and port at which clients reach the server in discovery.
+    #[must_use]
+    pub fn with_external_address(mut self, address: Option<String>) -> Self {
+        Arc::make_mut(&mut self.components).external_address = address;
         self
     }
 

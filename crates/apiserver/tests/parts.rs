@@ -216,6 +216,35 @@ async fn what_needs_a_node_says_what_is_missing() {
 }
 
 #[tokio::test]
+async fn service_proxy_connects_to_addresses_of_pods_only() {
+    let client = Client::new().await;
+    pod(&client, "p").await;
+    let services = "/api/v1/namespaces/default/services";
+    let missing = get(&client, &format!("{services}/web/proxy")).await;
+    assert_eq!((missing.0, &missing.1["message"]), (404, &json!("services \"web\" not found")));
+    let spec = json!({"ports": [{"name": "http", "port": 80}]});
+    client.post(services, json!({"metadata": {"name": "web"}, "spec": spec})).await;
+    let missing = get(&client, &format!("{services}/web:80/proxy")).await;
+    assert_eq!((missing.0, &missing.1["message"]), (404, &json!("services \"web\" not found")));
+    let endpoints = "/api/v1/namespaces/default/endpoints";
+    let address =
+        json!({"ip": "10.1.2.3", "targetRef": {"kind": "Pod", "namespace": "default", "name": "p"}});
+    let subset =
+        json!({"addresses": [{"ip": "10.1.2.4"}, address], "ports": [{"name": "http", "port": 8080}]});
+    client.post(endpoints, json!({"metadata": {"name": "web"}, "subsets": [subset]})).await;
+    for service in ["web", "web:80", "https:web:http", "web:other"] {
+        let (code, refused) = get(&client, &format!("{services}/{service}/proxy")).await;
+        let message = format!("no endpoints available for service \"{service}\"");
+        assert_eq!((code, &refused["message"]), (503, &json!(message)), "the pod has no such address");
+    }
+    let status = json!({"status": {"podIPs": [{"ip": "10.1.2.3"}], "podIP": "10.1.2.3"}});
+    client.send(Method::PATCH, &format!("{PODS}/p/status"), MERGE, status).await;
+    let (code, refused) = get(&client, &format!("{services}/web:80/proxy")).await;
+    let message = "services/proxy is not implemented: this server does not connect to web";
+    assert_eq!((code, &refused["message"]), (503, &json!(message)));
+}
+
+#[tokio::test]
 async fn a_namespace_ends_when_it_is_finalized() {
     let client = Client::new().await;
     client.post("/api/v1/namespaces", json!({"metadata": {"name": "gone"}})).await;

@@ -122,12 +122,14 @@ impl Coracle {
         let replica = shares_store.then(|| Replica::new(&registry.new_uid()));
         let measurements = Measurements::new(clock.clone());
         let rule_warnings = fake_nodes.is_some().then(|| Arc::new(RuleWarnings) as Arc<dyn Plugin>);
+        let address = secured.urls.first().and_then(|url| url.strip_prefix("https://"));
         let service = ApiServer::new(health::checks(&store, &stopping), registry, clock.clone())
             .with_authentication(
                 &secured.authentication.config,
                 secured.token_signer.clone(),
                 secured.authentication.policy_at(secured.urls.first().map(String::as_str)),
             )
+            .with_external_address(address.map(str::to_owned))
             .with_plugins(extensions.admission.into_iter().chain(rule_warnings))
             .with_simulated_nodes(Arc::new(SimulatedLogs))
             .with_shutdown(closing.clone())

@@ -341,3 +341,18 @@ async fn a_range_that_is_not_ready_is_not_used() {
     let refused = refusal(&cluster, json!({"clusterIP": "10.9.0.5"})).await;
     assert!(refused.ends_with("the provided network does not match the current range"), "{refused}");
 }
+
+#[tokio::test]
+async fn dry_run_guesses_node_ports_above_those_that_are_given() {
+    let cluster = cluster();
+    let write = Write { dry_run: true, ..WRITE };
+    for (given, guess) in [(40_000, 40_001), (-1, 1)] {
+        let ports = json!([{"name": "a", "port": 80, "nodePort": given}, {"name": "b", "port": 81}]);
+        let created =
+            cluster.create(&write, service("a", json!({"type": "NodePort", "ports": ports}))).await.unwrap();
+        let object: Value = serde_json::from_slice(&created.object.json).unwrap();
+        let found: Vec<_> =
+            object["spec"]["ports"].as_array().unwrap().iter().map(|port| &port["nodePort"]).collect();
+        assert_eq!(found, [&json!(given), &json!(guess)]);
+    }
+}

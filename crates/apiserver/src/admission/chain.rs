@@ -30,7 +30,6 @@ use super::pod_topology_labels::PodTopologyLabels;
 use super::policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 use super::priority::Priority;
 use super::rbac_escalation::RbacEscalation;
-use super::resource_claim_admin_access::ResourceClaimAdminAccess;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
 use super::service_account::ServiceAccount;
@@ -52,7 +51,6 @@ use crate::authorization::Authorizer;
 fn built_in(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(CreateAuthorization::new(authorizer.clone())),
-        Arc::new(ResourceClaimAdminAccess),
         Arc::new(NamespaceLifecycle),
         Arc::new(LimitRanger),
         Arc::new(ServiceAccount::default()),
@@ -296,7 +294,6 @@ mod tests {
             names,
             [
                 "CreateAuthorization",
-                "ResourceClaimAdminAccess",
                 "NamespaceLifecycle",
                 "LimitRanger",
                 "ServiceAccount",

@@ -28,7 +28,6 @@ mod policy;
 mod priority;
 mod rbac_escalation;
 mod read;
-mod resource_claim_admin_access;
 mod resource_quota;
 mod runtime_class;
 mod service_account;

@@ -101,8 +101,9 @@ fn check_own(attributes: &Attributes<'_>, pod: &Value, priority: i64, policy: &s
         );
         return Err(forbidden(attributes, pod, message));
     }
-    let own = view::text(pod, &["spec", "preemptionPolicy"]);
-    if !own.is_empty() && !policy.is_empty() && own != policy {
+    // An empty policy is a policy of its own, too.
+    let own = view::at(pod, &["spec", "preemptionPolicy"]).and_then(Value::as_str);
+    if let Some(own) = own.filter(|own| !policy.is_empty() && *own != policy) {
         let message = format!(
             "the string value of PreemptionPolicy ({own}) must not be provided in pod spec; \
              priority admission controller computed {policy} from the given PriorityClass name"
@@ -187,6 +188,8 @@ mod tests {
                       priority admission controller computed PreemptLowerPriority from the given \
                       PriorityClass name";
         check(&bench, json!({"preemptionPolicy": "Never"}), Err(policy)).await;
+        let empty = policy.replace("(Never)", "()");
+        check(&bench, json!({"preemptionPolicy": ""}), Err(&empty)).await;
     }
 
     #[tokio::test]

@@ -11,11 +11,12 @@ use crate::served_kinds::ServedKinds;
 use crate::service::VERSION;
 use crate::status::Refusal;
 
-/// Responds to a request for a route of discovery.
+/// Responds to a request for a route of discovery. `address` is where clients reach the server.
 pub(crate) fn answer(
     route: &Route,
     parts: &Parts,
     served: &ServedKinds,
+    address: Option<&str>,
 ) -> Result<Response<ResponseBody>, Refusal> {
     match route {
         Route::Index => respond(route, parts, Some(super::index(served))),
@@ -23,8 +24,11 @@ pub(crate) fn answer(
         Route::CoreVersions if wants_aggregated(parts) => {
             check_get(parts).map(|()| aggregated(parts, served, true))
         }
-        Route::Groups if wants_aggregated(parts) => Ok(aggregated(parts, served, false)),
-        Route::CoreVersions => respond(route, parts, Some(super::core_versions(served))),
+        // kube-apiserver has it at `/api/`, too, but not at `/apis/`.
+        Route::Groups if !parts.uri.path().ends_with('/') && wants_aggregated(parts) => {
+            Ok(aggregated(parts, served, false))
+        }
+        Route::CoreVersions => respond(route, parts, Some(super::core_versions(served, address))),
         Route::Groups => respond(route, parts, Some(super::group_list(served))),
         Route::Group(group) => respond(route, parts, super::group(served, group)),
         Route::Resources { group, version } if served.is_remote(group, version) => {
@@ -43,11 +47,9 @@ pub(crate) fn answer(
     }
 }
 
-/// Whether the client asks for the newer form of discovery, which kube-apiserver has at the path without a slash at its
-/// end only.
+/// Whether the client accepts aggregated discovery.
 fn wants_aggregated(parts: &Parts) -> bool {
-    !parts.uri.path().ends_with('/')
-        && ResponseFormat::of_discovery(&parts.headers).is_ok_and(|format| format.aggregated)
+    ResponseFormat::of_discovery(&parts.headers, true).is_ok_and(|format| format.aggregated)
 }
 
 /// `/api` or `/apis` in the newer form.
@@ -71,7 +73,7 @@ fn respond(
     let format = match route {
         // kube-apiserver answers these whatever the method is, the first one always in JSON for people.
         Route::Index => ResponseFormat::indented_json(),
-        Route::Groups | Route::Group(_) => ResponseFormat::of_discovery(&parts.headers)?,
+        Route::Groups | Route::Group(_) => ResponseFormat::of_discovery(&parts.headers, false)?,
         Route::Version => {
             check_get(parts)?;
             check_representation(&parts.headers, &["application/json"])?;
@@ -80,7 +82,7 @@ fn respond(
         _ => {
             check_get(parts)?;
             check_representation(&parts.headers, &OFFERED)?;
-            ResponseFormat::of_discovery(&parts.headers)?
+            ResponseFormat::of_discovery(&parts.headers, false)?
         }
     };
     Ok(negotiate::document(format, &document))

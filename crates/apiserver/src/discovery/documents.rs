@@ -17,7 +17,15 @@ pub(crate) struct ApiVersions<'a> {
     pub(super) kind: &'static str,
     pub(super) versions: Vec<&'a str>,
     #[serde(rename = "serverAddressByClientCIDRs")]
-    pub(super) server_addresses: [(); 0],
+    pub(super) server_addresses: Vec<ServerAddressByClientCidr<'a>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ServerAddressByClientCidr<'a> {
+    #[serde(rename = "clientCIDR")]
+    pub(super) client_cidr: &'static str,
+    #[serde(rename = "serverAddress")]
+    pub(super) server_address: &'a str,
 }
 
 #[derive(Serialize)]

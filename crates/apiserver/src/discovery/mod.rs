@@ -16,7 +16,7 @@ use crate::served_kinds::ServedKinds;
 use documents::{
     ApiGroup, ApiGroupDiscovery, ApiGroupDiscoveryList, ApiGroupList, ApiResource, ApiResourceDiscovery,
     ApiResourceList, ApiSubresourceDiscovery, ApiVersionDiscovery, ApiVersions, GroupVersionForDiscovery,
-    GroupVersionKind, Metadata, RootPaths, VersionInfo,
+    GroupVersionKind, Metadata, RootPaths, ServerAddressByClientCidr, VersionInfo,
 };
 
 /// The media type of the newer form, which tells everything at once.
@@ -36,6 +36,15 @@ const OTHER_PATHS: &[&str] = &[
     "/readyz",
     "/version",
 ];
+
+/// The release whose API is served.
+pub(crate) const EMULATED_VERSION: &str = "1.36";
+
+/// The oldest release that the server is compatible with.
+pub(crate) const MIN_COMPATIBILITY_VERSION: &str = "1.35";
+
+/// The clients that reach the server at its external address.
+const ALL_CLIENTS: &str = "0.0.0.0/0";
 
 /// Such as `apps/v1`, or `v1` for the core group.
 pub(crate) fn group_version(group: &str, version: &str) -> String {
@@ -64,13 +73,16 @@ pub(crate) fn index(served: &ServedKinds) -> RootPaths {
 
 /// `/version`, with the release that is served.
 pub(crate) fn version(release: &str) -> VersionInfo {
+    let parts = |version: &'static str| version.split_once('.').unwrap_or_default();
+    let (major, minor) = parts(EMULATED_VERSION);
+    let (min_compatibility_major, min_compatibility_minor) = parts(MIN_COMPATIBILITY_VERSION);
     VersionInfo {
-        major: "1",
-        minor: "36",
-        emulation_major: "1",
-        emulation_minor: "36",
-        min_compatibility_major: "1",
-        min_compatibility_minor: "35",
+        major,
+        minor,
+        emulation_major: major,
+        emulation_minor: minor,
+        min_compatibility_major,
+        min_compatibility_minor,
         git_version: format!("{release}+coracle"),
         git_commit: "",
         git_tree_state: "",
@@ -90,9 +102,15 @@ fn go_architecture() -> &'static str {
     }
 }
 
-/// `/api` as older clients want it.
-pub(crate) fn core_versions(served: &ServedKinds) -> ApiVersions<'_> {
-    ApiVersions { kind: "APIVersions", versions: served.versions(""), server_addresses: [] }
+/// `/api` as older clients want it, with the address of the server if clients can reach it.
+pub(crate) fn core_versions<'a>(served: &'a ServedKinds, address: Option<&'a str>) -> ApiVersions<'a> {
+    let of_all_clients =
+        |server_address| ServerAddressByClientCidr { client_cidr: ALL_CLIENTS, server_address };
+    ApiVersions {
+        kind: "APIVersions",
+        versions: served.versions(""),
+        server_addresses: address.map(of_all_clients).into_iter().collect(),
+    }
 }
 
 /// `/apis` as older clients want it.
@@ -272,6 +290,15 @@ mod tests {
         let newer: Vec<&str> = newer.iter().map(|entry| entry.resource).collect();
         assert_eq!(older, newer);
         assert!(older.contains(&"configmaps"));
+    }
+
+    #[test]
+    fn address_of_the_server_is_announced_to_all_clients() {
+        let catalogue = Catalogue::built_in();
+        let address =
+            r#""serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"192.0.2.1:6443"}]"#;
+        assert!(text(&core_versions(&catalogue, Some("192.0.2.1:6443"))).contains(address));
+        assert!(text(&core_versions(&catalogue, None)).contains(r#""serverAddressByClientCIDRs":[]"#));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use coracle_registry::{Cluster, Kind, Verbs};
 use http::{HeaderValue, Response, header};
 
 use crate::body::{ResponseBody, full};
+use crate::discovery;
 use crate::flow::FlowControl;
 use crate::request_info::RequestInfo;
 use crate::served_kinds::ServedKinds;
@@ -80,6 +81,7 @@ impl Metrics {
             &[("git_version", version), ("major", major), ("minor", minor)],
             1,
         );
+        write_version_info(&mut text, version);
         self.requests.tell(&mut text);
         self.watches.tell(&mut text);
         text.append(&self.server.text());
@@ -107,6 +109,18 @@ pub(crate) async fn answer_cluster(
     tell_objects(cluster, &mut text).await?;
     tell_service_network(cluster, &mut text).await?;
     Ok(page(text))
+}
+
+/// The releases that the server is, acts as, and is at least compatible with: those of `/version`.
+fn write_version_info(text: &mut Text, version: &str) {
+    text.family("version_info", "gauge", "The versions of the server.");
+    let labels = [
+        ("binary", version.trim_start_matches('v')),
+        ("component", "kube"),
+        ("emulation", discovery::EMULATED_VERSION),
+        ("min_compat", discovery::MIN_COMPATIBILITY_VERSION),
+    ];
+    text.sample("version_info", &labels, 1);
 }
 
 fn page(text: Text) -> Response<ResponseBody> {

@@ -1,6 +1,6 @@
 //! Metrics of the steps of a request: authentication, authorization, admission, bodies, watches and health checks.
 //!
-//! Names, labels and buckets are those of kube-apiserver. A series appears with its first event.
+//! Names, labels and buckets are those of kube-apiserver. A series with labels appears with its first event.
 
 use std::time::Duration;
 
@@ -420,8 +420,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_reported_before_its_first_event() {
-        assert_eq!(ServerMetrics::default().text(), "");
+    fn series_with_labels_are_not_reported_before_their_first_event() {
+        let text = ServerMetrics::default().text();
+        let is_labelled = |line: &&str| line.contains('{') && !line.contains("_bucket{le=");
+        assert_eq!(text.lines().find(is_labelled), None);
+        assert!(text.contains("\napiserver_tls_handshake_errors_total 0\n"), "{text}");
     }
 
     #[test]

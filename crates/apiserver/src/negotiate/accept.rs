@@ -171,13 +171,14 @@ impl ResponseFormat {
         if self.form == Form::Yaml { Err(Status::not_acceptable(&OFFERED_STREAMS).into()) } else { Ok(self) }
     }
 
-    /// What is wanted of what we tell of ourselves.
-    pub(crate) fn of_discovery(headers: &HeaderMap) -> Result<Self, Refusal> {
+    /// The format of a discovery document. Only some paths have the aggregated one.
+    pub(crate) fn of_discovery(headers: &HeaderMap, offers_aggregated: bool) -> Result<Self, Refusal> {
         let aggregated = |conversion: Conversion<'_>| {
-            matches!(
-                (conversion.kind, conversion.group, conversion.version),
-                ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
-            )
+            offers_aggregated
+                && matches!(
+                    (conversion.kind, conversion.group, conversion.version),
+                    ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
+                )
         };
         let allowed = |choice: &Choice<'_>| match choice.conversion {
             None => true,
@@ -372,6 +373,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        assert!(ResponseFormat::of_discovery(&headers).is_ok_and(|format| format.aggregated));
+        assert!(ResponseFormat::of_discovery(&headers, true).is_ok_and(|format| format.aggregated));
+        assert!(ResponseFormat::of_discovery(&headers, false).is_ok_and(|format| !format.aggregated));
+        headers.insert(header::ACCEPT, accept.split(',').next().unwrap().parse().unwrap());
+        assert!(ResponseFormat::of_discovery(&headers, false).is_err());
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn shown(
             })
         }
         Shape::Metadata | Shape::MetadataList => {
-            in_form(format.form, metadata_json(&object.json, format.meta_version)?.into(), || {
+            in_form(format.form, metadata_json(&***kind, &object.json, format.meta_version)?.into(), || {
                 let kind = "PartialObjectMetadata".to_owned();
                 let type_meta = TypeMeta { api_version: format.meta_version.to_owned(), kind };
                 Some((types().kind("meta.k8s.io", "v1", "PartialObjectMetadata")?, type_meta))
@@ -127,19 +127,32 @@ fn in_form(
 }
 
 /// The JSON of an object's metadata alone, without a parser where that can be.
-pub(super) fn metadata_json(object: &[u8], meta_version: &str) -> Result<Vec<u8>, Refusal> {
+pub(super) fn metadata_json(kind: &dyn Kind, object: &[u8], meta_version: &str) -> Result<Vec<u8>, Refusal> {
     let head =
         format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{meta_version}\",\"metadata\":");
     let mut out = head.into_bytes();
-    match encode::metadata(object) {
-        Some(metadata) => out.extend_from_slice(metadata),
-        None => {
-            let metadata = tree(object)?.get("metadata").cloned();
-            out.extend(to_json(&metadata.unwrap_or_else(|| json!({}))));
+    match (kind.declaration().internal_annotation, encode::metadata(object)) {
+        (None, Some(metadata)) => out.extend_from_slice(metadata),
+        (annotation, _) => {
+            let mut metadata = tree(object)?.get("metadata").cloned().unwrap_or_else(|| json!({}));
+            if let Some(annotation) = annotation {
+                remove_annotation(&mut metadata, annotation);
+            }
+            out.extend(to_json(&metadata));
         }
     }
     out.push(b'}');
     Ok(out)
+}
+
+fn remove_annotation(metadata: &mut Value, annotation: &str) {
+    let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
+    annotations.remove(annotation);
+    if annotations.is_empty()
+        && let Some(metadata) = metadata.as_object_mut()
+    {
+        metadata.remove("annotations");
+    }
 }
 
 /// What upstream's messages call a type, such as `*core.ConfigMap`.

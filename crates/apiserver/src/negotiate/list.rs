@@ -168,7 +168,7 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
         }
         Shape::Metadata | Shape::MetadataList => {
             let write = move |entry: &Entry, out: &mut Vec<u8>| {
-                out.extend_from_slice(&metadata_json(&entry.value_bytes(), meta_version)?);
+                out.extend_from_slice(&metadata_json(&*kind, &entry.value_bytes(), meta_version)?);
                 Ok(())
             };
             (head("PartialObjectMetadataList", meta_version, b"", "items"), Box::new(write))

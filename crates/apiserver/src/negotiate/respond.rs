@@ -88,7 +88,11 @@ pub(crate) fn document(format: ResponseFormat, object: &impl serde::Serialize) -
     }
     let value = &to_value(object);
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (group, version) = split_api_version(text("apiVersion"));
+    // Discovery of the core group leaves its version out.
+    let (group, version) = match text("apiVersion") {
+        "" => ("", "v1"),
+        api_version => split_api_version(api_version),
+    };
     let kind = text("kind");
     match format.form {
         Form::Protobuf if types().kind(group, version, kind).is_some() => {

@@ -51,7 +51,8 @@ impl Rows {
         match self.format.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
             IncludeObject::Metadata => {
-                out.extend_from_slice(&metadata_json(&object.json, self.format.meta_version)?);
+                let metadata = metadata_json(&*self.kind, &object.json, self.format.meta_version)?;
+                out.extend_from_slice(&metadata);
             }
             IncludeObject::Object => {
                 out.extend_from_slice(inner(&served(&*self.kind, &self.version, object)?));

@@ -224,7 +224,7 @@ async fn uses_of_tokens_of_secrets_are_counted() {
     let token = legacy(&site, &account, "old").await;
     assert!(site.is_known(&token).await);
     assert_eq!(counted(&site, "serviceaccount_legacy_manual_token_uses_total").await, Some(1));
-    assert_eq!(counted(&site, "serviceaccount_legacy_auto_token_uses_total").await, None);
+    assert_eq!(counted(&site, "serviceaccount_legacy_auto_token_uses_total").await, Some(0));
     let refers = json!({"secrets": [{"name": "old"}]}).to_string();
     let request = http::Request::patch(format!("{ACCOUNTS}/robot"))
         .header("content-type", "application/merge-patch+json")

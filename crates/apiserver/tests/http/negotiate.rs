@@ -273,3 +273,57 @@ async fn options_are_refused_as_upstream_refuses_them() {
         assert_eq!((code, status["message"].as_str().unwrap()), (422, &*expected), "{query}");
     }
 }
+
+#[tokio::test]
+async fn discovery_of_the_core_group_has_protobuf() {
+    let client = Client::new().await;
+    for (path, kind) in [("/api", "APIVersions"), ("/api/v1", "APIResourceList")] {
+        let response = client.accept(path, PROTOBUF).await;
+        assert_eq!(content_type(&response), PROTOBUF, "{path}");
+        // The envelope names a kind without a version, which only clients of discovery decode.
+        let body = bytes(response).await;
+        assert!(body.starts_with(b"k8s\0"), "{path}");
+        assert!(String::from_utf8_lossy(&body).contains(kind), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn aggregated_discovery_is_at_three_paths() {
+    let client = Client::new().await;
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for path in ["/api", "/api/", "/apis"] {
+        let response = client.accept(path, aggregated).await;
+        let found: Value = serde_json::from_slice(&bytes(response).await).unwrap();
+        assert_eq!(found["kind"], "APIGroupDiscoveryList", "{path}");
+    }
+    for path in ["/apis/", "/api/v1", "/apis/apps", "/apis/apps/v1"] {
+        assert_eq!(client.accept(path, aggregated).await.status(), 406, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn metadata_of_a_daemon_set_lacks_the_annotation_of_its_spec() {
+    const ANNOTATION: &str = "deprecated.daemonset.template.generation";
+    const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+    let client = Client::new().await;
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    for (name, annotations) in [("a", json!(null)), ("b", json!({"x": "y"}))] {
+        let metadata = json!({"name": name, "annotations": annotations});
+        let (code, created) =
+            client.json(Method::POST, DAEMON_SETS, json!({"metadata": metadata, "spec": spec})).await;
+        assert_eq!(code, 201, "{created}");
+        assert_eq!(created["metadata"]["annotations"][ANNOTATION], "1");
+        let response =
+            client.accept(&format!("{DAEMON_SETS}/{name}"), &format!("application/json;{METADATA}")).await;
+        let found: Value = serde_json::from_slice(&bytes(response).await).unwrap();
+        assert_eq!(found["metadata"].get("annotations").unwrap_or(&Value::Null), &annotations);
+    }
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    for accept in [table, &format!("application/json;{METADATA_LIST}")] {
+        let list = bytes(client.accept(DAEMON_SETS, accept).await).await;
+        let shown = format!("\"{ANNOTATION}\":\"1\"");
+        assert!(!String::from_utf8_lossy(&list).contains(&shown), "{accept}");
+    }
+}

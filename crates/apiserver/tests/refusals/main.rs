@@ -7,3 +7,4 @@ mod paths;
 mod services;
 #[path = "../support/mod.rs"]
 mod support;
+mod update;

@@ -40,7 +40,13 @@ impl<M: Metric, const N: usize> Family<M, N> {
         labels: [&'static str; N],
         shape: M::Shape,
     ) -> Self {
-        Self { shared: Arc::new(Shared { name, help, labels, shape, series: RwLock::default() }) }
+        let family =
+            Self { shared: Arc::new(Shared { name, help, labels, shape, series: RwLock::default() }) };
+        if N == 0 {
+            // Its only series needs no event to be known, so it is there from the start, as in Prometheus' libraries.
+            family.with([""; N]);
+        }
+        family
     }
 
     /// Returns the series with these label values, given in the order of the labels; creates it if

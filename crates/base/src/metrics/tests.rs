@@ -73,3 +73,13 @@ fn series_beyond_the_limit_are_dropped() {
     }
     assert_eq!(metrics.text().lines().count(), 2 + MAX_SERIES);
 }
+
+#[test]
+fn series_without_labels_is_there_from_the_start() {
+    let metrics = Metrics::default();
+    let counted = metrics.counters("a_total", "a", []);
+    metrics.counters("b_total", "b", ["label"]);
+    assert_eq!(metrics.text(), "# HELP a_total a\n# TYPE a_total counter\na_total 0\n");
+    counted.with([]).inc();
+    assert!(metrics.text().ends_with("\na_total 1\n"), "{}", metrics.text());
+}

@@ -62,6 +62,9 @@ pub struct Declaration {
     pub stored_as: Option<StoredAs>,
     /// Whether kube-apiserver reports what may not change before what is wrong with the object as a whole.
     pub reports_changes_first: bool,
+    /// An annotation that kube-apiserver keeps in a field of its internal type, so that it is absent where only the
+    /// metadata is shown.
+    pub internal_annotation: Option<&'static str>,
     /// Whether a PUT without a resourceVersion overwrites whatever is there.
     pub unconditional_update: bool,
     /// Whether a PUT to a name that does not exist creates it.
@@ -130,6 +133,7 @@ impl Declaration {
             time_to_live: None,
             stored_as: None,
             reports_changes_first: false,
+            internal_annotation: None,
             unconditional_update: true,
             create_on_update: false,
             orphans_by_default: false,

@@ -4,6 +4,7 @@
 
 mod column;
 mod declaration;
+mod namespace_label;
 mod subresource;
 mod verbs;
 
@@ -11,6 +12,7 @@ pub use column::Column;
 pub use declaration::{
     Declaration, DeletionRule, Generation, NameRule, Scope, StatusMetadata, StoredAs, texts,
 };
+pub use namespace_label::NamespaceLabel;
 pub use subresource::Subresource;
 pub use verbs::Verbs;
 
@@ -168,6 +170,18 @@ pub trait Kind: Send + Sync {
     fn claims(&self, object: &Value) -> Vec<Claim> {
         let _ = object;
         Vec::new()
+    }
+
+    /// The label that the namespace must have for a write, if there is one: of a new object, or of an update of `old`
+    /// or its subresource.
+    fn needed_namespace_label(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+    ) -> Option<NamespaceLabel> {
+        let _ = (new, old, subresource);
+        None
     }
 
     /// Whether an object may be as it is. Its metadata is checked for all kinds alike.

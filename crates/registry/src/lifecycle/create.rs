@@ -1,5 +1,6 @@
 //! Creation.
 
+use coracle_meta::field::ErrorList;
 use coracle_meta::name::generate_name;
 use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_system_fields};
 use coracle_store::Entry;
@@ -127,7 +128,8 @@ impl Cluster {
             write.kind.prepare_unlabelled(&mut object);
         }
         warnings.extend(write.kind.warnings_before_create(&object));
-        let object = self.check_new(write, object, taken)?;
+        let errors = self.namespace_label_errors(write, &object, None).await?;
+        let object = self.check_new(write, object, taken, errors)?;
         warnings.extend(write.kind.warnings(&object, None));
         let attributes = Attributes { name: Meta::of(&object).name(), ..attributes };
         self.validate(&attributes, &object, &mut warnings).await?;
@@ -159,18 +161,24 @@ impl Cluster {
         Ok(object)
     }
 
-    /// Lets the kind prepare a new object, and checks that it may be.
-    pub(super) fn check_new(&self, write: &Write<'_>, mut object: Value, taken: &Taken) -> Result<Value> {
+    /// Lets the kind prepare a new object, and checks that it may be. `errors` are those that were found before.
+    pub(super) fn check_new(
+        &self,
+        write: &Write<'_>,
+        mut object: Value,
+        taken: &Taken,
+        mut errors: ErrorList,
+    ) -> Result<Value> {
         let (kind, now) = (write.kind, self.now());
         kind.note_requester(&mut object, write.requester);
         kind.prepare_for_create(&mut object, now);
         self.allocate(write, &mut object, None, taken)?;
-        let errors = validated(&object, write.sent, |object| {
+        errors.extend(validated(&object, write.sent, |object| {
             let mut errors = metadata_errors(write.declaration(), object);
             kind.validate(object, &mut errors);
             kind.validate_create(object, &mut errors);
             errors
-        });
+        }));
         write.check(Meta::of(&object).name(), errors)?;
         Ok(object)
     }

@@ -10,6 +10,7 @@ mod everywhere;
 mod existing;
 mod follow;
 mod list;
+mod namespace_label;
 mod owner_references;
 mod ownership;
 mod prepared;

@@ -1,5 +1,6 @@
 //! Objects in the form in which they would be stored, without being.
 
+use coracle_meta::field::ErrorList;
 use serde_json::{Value, json};
 
 use super::Write;
@@ -13,7 +14,7 @@ impl Cluster {
     pub(crate) fn prepared(&self, write: &Write<'_>, object: Value) -> Result<Value> {
         let object = self.complete_new(write, object)?;
         let object = Ownership::of(write).track(None, object, self.now());
-        self.check_new(write, object, &Taken::default())
+        self.check_new(write, object, &Taken::default(), ErrorList::new())
     }
 
     /// What applying these fields to an object would store.

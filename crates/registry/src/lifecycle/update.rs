@@ -239,7 +239,8 @@ impl Cluster {
             }
             part => write.kind.prepare_for_part_update(part, &mut new, old, now),
         }
-        let new = self.finish_change(write, name, new, old, entry, taken)?;
+        let errors = self.namespace_label_errors(write, &new, Some(old)).await?;
+        let new = self.finish_change(write, name, new, (old, entry), taken, errors)?;
         match write.subresource {
             "" => warnings.extend(write.kind.warnings(&new, Some(old))),
             "status" => warnings.extend(write.kind.status_warnings(&new)),
@@ -256,15 +257,16 @@ impl Cluster {
         Ok((next, warnings))
     }
 
-    /// Notes what follows from the change, and checks that the object may become so.
+    /// Notes what follows from the change, and checks that the object may become so. `errors` are those that were
+    /// found before.
     fn finish_change(
         &self,
         write: &Write<'_>,
         name: &str,
         mut new: Value,
-        old: &Value,
-        entry: &Entry,
+        (old, entry): (&Value, &Entry),
         taken: &Taken,
+        mut errors: ErrorList,
     ) -> Result<Value> {
         let declaration = write.declaration();
         if declaration.generation != Generation::Untracked
@@ -279,7 +281,7 @@ impl Cluster {
         if write.subresource.is_empty() {
             self.allocate(write, &mut new, Some(old), taken)?;
         }
-        let errors = validated(&new, write.sent, |new| update_errors(write, new, old));
+        errors.extend(validated(&new, write.sent, |new| update_errors(write, new, old)));
         if !errors.is_empty() {
             return Err(Error::Invalid { subject: subject_of(write, name, &new), errors });
         }
@@ -309,14 +311,14 @@ fn update_errors(write: &Write<'_>, new: &Value, old: &Value) -> ErrorList {
     let declaration = write.declaration();
     // kube-apiserver checks for all kinds, checks again for most, and reports all that it finds.
     let mut errors = generic_metadata_errors(declaration, new);
-    if write.subresource.is_empty() {
-        (0..declaration.metadata_checks).for_each(|_| errors.extend(metadata_errors(declaration, new)));
-    }
     let metadata = Path::root("metadata");
     errors.extend(validate_object_meta_update(Meta::of(new), Meta::of(old), &metadata));
     if declaration.checks_metadata_change_again {
         errors.extend(validate_object_meta_update(Meta::of(new), Meta::of(old), &metadata));
         errors.extend(finalizer_prefix_errors(declaration, new));
+    }
+    if write.subresource.is_empty() {
+        (0..declaration.metadata_checks).for_each(|_| errors.extend(metadata_errors(declaration, new)));
     }
     match write.subresource {
         "" if declaration.reports_changes_first => {

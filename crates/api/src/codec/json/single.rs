@@ -22,6 +22,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
+/// Symbols of base64 that are three bytes together.
+const GROUP: usize = 4;
+
 /// Length of the longest time that is written.
 const TIME_BYTES: usize = "2006-01-02T15:04:05.000000Z".len();
 
@@ -100,8 +103,8 @@ impl<'a> Walk<'a, '_> {
         let joined: String = text.chars().filter(|character| !matches!(character, '\r' | '\n')).collect();
         match BASE64.decode(&joined) {
             Ok(bytes) => Value::String(BASE64.encode(bytes)),
-            Err(error) => {
-                self.no_base64(fault_offset(&error, &joined));
+            Err(_) => {
+                self.no_base64(fault_offset(text));
                 Value::Null
             }
         }
@@ -229,12 +232,50 @@ pub(super) fn is_canonical_base64(text: &str) -> bool {
     BASE64.decode(text).is_ok_and(|bytes| BASE64.encode(bytes) == text)
 }
 
-fn fault_offset(error: &base64::DecodeError, text: &str) -> usize {
-    match error {
-        base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {
-            *offset
+/// Where Go's decoder finds the first fault of text that is not base64. Line breaks are skipped and counted. Of a group
+/// that lacks symbols at the end it names the byte that is as far from the end as there are symbols.
+fn fault_offset(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let next = |from: usize| (from..bytes.len()).find(|at| !matches!(bytes[*at], b'\r' | b'\n'));
+    let (mut symbols, mut from) = (0, 0);
+    while let Some(at) = next(from) {
+        from = at + 1;
+        match bytes[at] {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' => symbols = (symbols + 1) % GROUP,
+            b'=' if symbols == 2 => match next(from) {
+                Some(second) if bytes[second] == b'=' => return next(second + 1).unwrap_or(bytes.len()),
+                Some(other) => return other - 1,
+                None => return bytes.len(),
+            },
+            b'=' if symbols == 3 => return next(from).unwrap_or(bytes.len()),
+            _ => return at,
         }
-        // Go names where the last, incomplete group of four begins.
-        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
+    }
+    bytes.len() - symbols
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_of_base64_is_where_go_finds_it() {
+        for (text, offset) in [
+            ("Bad_Name!", 3),
+            ("a\nb", 1),
+            ("%", 0),
+            ("YQ", 0),
+            ("YWFhYQ", 4),
+            ("=", 0),
+            ("Y=Q=", 1),
+            ("YQ=", 3),
+            ("YQ=a", 2),
+            ("YQ=\na", 3),
+            ("YWE=x", 4),
+            ("YQ==\n\nYQ==", 6),
+            ("é", 0),
+        ] {
+            assert_eq!(fault_offset(text), offset, "{text:?}");
+        }
     }
 }

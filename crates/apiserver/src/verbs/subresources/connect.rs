@@ -3,7 +3,7 @@
 //! What can be said without the node is said here, in upstream's words.
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
-use coracle_meta::gvk::GroupKind;
+use coracle_meta::gvk::{GroupKind, GroupResource};
 use coracle_meta::status::Status;
 use coracle_registry::kinds::core::pod::choose_container;
 use coracle_registry::view;
@@ -114,23 +114,54 @@ impl ResourceRequest {
     async fn proxy_to_service(&self) -> Result<Response<ResponseBody>, Refusal> {
         let name = self.proxied_name("service")?;
         let (_, _, port) = split(&self.path.name).unwrap_or_default();
-        let service = self.find(&*self.kind, name).await?;
-        if let Ok(number) = port.parse::<i64>() {
-            let ports = view::items(&service, &["spec", "ports"]);
-            if !ports.iter().any(|port| view::integer(port, &["port"]) == Some(number)) {
-                let message = format!("no service port {number} found for service {}", quoted(name));
-                return Err(Status::service_unavailable(message).into());
+        let port = match port.parse::<i64>() {
+            Ok(number) => self.port_name(name, number).await?,
+            Err(_) => port.to_owned(),
+        };
+        let services = GroupResource { group: "".into(), resource: "services".into() };
+        let endpoints = self.find_existing(known("", "v1", "endpoints")?, name).await?;
+        // As in kube-apiserver, also if there is such a service.
+        let endpoints = endpoints.ok_or_else(|| Status::not_found(&services, name))?;
+        let subsets = view::items(&endpoints, &["subsets"]);
+        let has_port = |subset: &&Value| {
+            view::items(subset, &["ports"]).iter().any(|found| view::text(found, &["name"]) == port)
+        };
+        for subset in subsets.iter().filter(has_port) {
+            for address in view::items(subset, &["addresses"]) {
+                if self.is_address_of_pod(address).await? {
+                    return Err(self.unreachable(name));
+                }
             }
         }
-        let endpoints = self.find(known("", "v1", "endpoints")?, name).await?;
-        let ready = view::items(&endpoints, &["subsets"])
-            .iter()
-            .any(|subset| !view::items(subset, &["addresses"]).is_empty());
-        if ready {
-            return Err(self.unreachable(name));
-        }
-        let message = format!("no endpoints available for service {}", quoted(name));
+        let service = if subsets.is_empty() { name } else { &self.path.name };
+        let message = format!("no endpoints available for service {}", quoted(service));
         Err(Status::service_unavailable(message).into())
+    }
+
+    /// The name of a port of a service.
+    async fn port_name(&self, service: &str, number: i64) -> Result<String, Refusal> {
+        let found = self.find(&*self.kind, service).await?;
+        let ports = view::items(&found, &["spec", "ports"]);
+        match ports.iter().find(|port| view::integer(port, &["port"]) == Some(number)) {
+            Some(port) => Ok(view::text(port, &["name"]).to_owned()),
+            None => {
+                let message = format!("no service port {number} found for service {}", quoted(service));
+                Err(Status::service_unavailable(message).into())
+            }
+        }
+    }
+
+    /// Whether an address of endpoints is that of a pod of the same namespace: only those are connected to.
+    async fn is_address_of_pod(&self, address: &Value) -> Result<bool, Refusal> {
+        let target = |field| view::text(address, &["targetRef", field]);
+        if target("name").is_empty() || target("namespace") != self.path.namespace {
+            return Ok(false);
+        }
+        let Some(pod) = self.find_existing(known("", "v1", "pods")?, target("name")).await? else {
+            return Ok(false);
+        };
+        let ip = view::text(address, &["ip"]);
+        Ok(view::items(&pod, &["status", "podIPs"]).iter().any(|found| view::text(found, &["ip"]) == ip))
     }
 
     /// The name of what is passed on to, without scheme and port.

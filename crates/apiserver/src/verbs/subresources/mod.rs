@@ -57,6 +57,15 @@ impl ResourceRequest {
         let object = self.cluster.get(kind, &self.path.namespace, name, None).await?;
         negotiate::tree(&object.json)
     }
+
+    /// An object of the same namespace, if there is one.
+    async fn find_existing(&self, kind: &dyn Kind, name: &str) -> Result<Option<Value>, Refusal> {
+        match self.cluster.get(kind, &self.path.namespace, name, None).await {
+            Ok(object) => negotiate::tree(&object.json).map(Some),
+            Err(coracle_registry::Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 /// A kind that is always there.

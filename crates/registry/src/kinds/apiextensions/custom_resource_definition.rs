@@ -75,23 +75,6 @@ impl Kind for CustomResourceDefinition {
         check(new, Some(old), ValidationOptions::after(old, is_established(old)), errors);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        let mut fixed = vec![
-            ("spec.group", vec!["spec", "group"], "s"),
-            ("spec.names.plural", vec!["spec", "names", "plural"], "s"),
-        ];
-        if is_established(old) {
-            let stored = [
-                ("spec.scope", vec!["spec", "scope"], "S"),
-                ("spec.names.kind", vec!["spec", "names", "kind"], "s"),
-            ];
-            fixed.splice(0..0, stored);
-        }
-        for (path, field, shape) in fixed {
-            rules::unchanged(shape, &Path::root(path), view::at(new, &field), view::at(old, &field), errors);
-        }
-    }
-
     fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
         check_accepted_names(new, errors);
     }
@@ -194,6 +177,9 @@ fn check_name(object: &Value, errors: &mut ErrorList) {
 
 fn check(new: &Value, old: Option<&Value>, options: ValidationOptions<'_>, errors: &mut ErrorList) {
     check_spec(new, &options.of(new), &Path::root("spec"), errors);
+    if let Some(old) = old {
+        check_fixed(new, old, errors);
+    }
     check_accepted_names(new, errors);
     check_stored_versions(new, errors);
     approval::check(new, old, errors);
@@ -202,6 +188,24 @@ fn check(new: &Value, old: Option<&Value>, options: ValidationOptions<'_>, error
         let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
                       spec.versions[*].schema instead";
         errors.push(FieldError::invalid(&Path::root("spec.preserveUnknownFields"), true, detail));
+    }
+}
+
+/// Checks the fields that an update may not change, some of them only once the names are accepted.
+fn check_fixed(new: &Value, old: &Value, errors: &mut ErrorList) {
+    let mut fixed = vec![
+        ("spec.group", vec!["spec", "group"], "s"),
+        ("spec.names.plural", vec!["spec", "names", "plural"], "s"),
+    ];
+    if is_established(old) {
+        let stored = [
+            ("spec.scope", vec!["spec", "scope"], "S"),
+            ("spec.names.kind", vec!["spec", "names", "kind"], "s"),
+        ];
+        fixed.splice(0..0, stored);
+    }
+    for (path, field, shape) in fixed {
+        rules::unchanged(shape, &Path::root(path), view::at(new, &field), view::at(old, &field), errors);
     }
 }
 
@@ -306,10 +310,12 @@ fn check_stored_versions(object: &Value, errors: &mut ErrorList) {
         return;
     }
     let versions = view::items(object, &["spec", "versions"]);
-    for version in versions.iter().filter(|version| view::is_true(version, &["storage"])) {
+    let storage = |(_, version): &(usize, &Value)| view::is_true(version, &["storage"]);
+    for (index, version) in versions.iter().enumerate().filter(storage) {
         let name = view::text(version, &["name"]);
-        // Of two versions with one name only the first can be stored.
-        let is_first = versions.iter().find(|first| view::text(first, &["name"]) == name) == Some(version);
+        // kube-apiserver takes a stored version for the first version with its name only.
+        let first = versions.iter().position(|first| view::text(first, &["name"]) == name);
+        let is_first = first == Some(index);
         if !is_first || !stored.iter().any(|stored| stored == name) {
             let detail = format!("must have the storage version {name}");
             errors.push(FieldError::invalid(&path, found(), detail));

@@ -39,6 +39,9 @@ impl Kind for ControllerRevision {
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
         checks::non_negative(object, "revision", &Path::NIL, errors);
+    }
+
+    fn validate_create(&self, object: &Value, errors: &mut ErrorList) {
         let path = Path::root("data");
         match object.get("data") {
             None | Some(Value::Null) => errors.push(FieldError::required(&path, "data is mandatory")),

@@ -28,6 +28,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     columns: columns(),
     storage_version_hash: "dd7pWHUlMKQ=".into(),
     reports_changes_first: true,
+    internal_annotation: Some(TEMPLATE_GENERATION),
     ..Declaration::new("apps", &["v1"], "DaemonSet", "daemonsets", "daemonset", Scope::Namespaced)
 });
 

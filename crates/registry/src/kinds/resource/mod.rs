@@ -1,5 +1,6 @@
 //! Kinds of resource.k8s.io: devices that pods can claim.
 
+mod admin_access;
 mod allocation;
 mod capacity;
 mod configuration;

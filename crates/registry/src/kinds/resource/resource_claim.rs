@@ -6,8 +6,8 @@ use coracle_meta::field::{ErrorList, Path};
 use coracle_meta::time::Time;
 use serde_json::Value;
 
-use super::{allocation, device_requests};
-use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource};
+use super::{admin_access, allocation, device_requests};
+use crate::kind::{Column, Declaration, Kind, NamespaceLabel, Scope, StatusMetadata, Subresource};
 use crate::kinds::rules;
 use crate::view;
 
@@ -47,6 +47,20 @@ impl Kind for ResourceClaim {
 
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {
         allocation::drop_deallocated(new, old);
+    }
+
+    /// The spec cannot change, so its requests need the label only when it is new.
+    fn needed_namespace_label(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+    ) -> Option<NamespaceLabel> {
+        match old {
+            None => admin_access::of_requests(view::items(new, &["spec", "devices", "requests"])),
+            Some(old) if subresource == "status" => admin_access::of_status(new, old),
+            Some(_) => None,
+        }
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

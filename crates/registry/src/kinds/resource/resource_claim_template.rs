@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use coracle_meta::field::{ErrorList, Path};
 use serde_json::Value;
 
-use super::device_requests;
-use crate::kind::{Declaration, Kind, Scope};
+use super::{admin_access, device_requests};
+use crate::kind::{Declaration, Kind, NamespaceLabel, Scope};
 use crate::kinds::core::pod_spec::claim_template::validate_template_metadata;
 use crate::kinds::rules;
 use crate::view;
@@ -35,6 +35,16 @@ impl Kind for ResourceClaimTemplate {
 
     fn set_defaults(&self, object: &mut Value) {
         device_requests::set_defaults(object, "/spec/spec/devices");
+    }
+
+    fn needed_namespace_label(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        _subresource: &str,
+    ) -> Option<NamespaceLabel> {
+        let requests = view::items(new, &["spec", "spec", "devices", "requests"]);
+        if old.is_none() { admin_access::of_requests(requests) } else { None }
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {

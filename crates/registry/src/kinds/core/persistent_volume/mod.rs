@@ -272,11 +272,15 @@ fn check_affinity_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut E
 fn follow_renamed_labels(old: &mut Value, new: &Value) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
+            if old.get("key").is_some_and(|key| is_renamed(key, new.get("key"))) {
+                match new.get("key") {
+                    Some(key) => old.insert("key".to_owned(), key.clone()),
+                    None => old.remove("key"),
+                };
+            }
             for (field, old) in old {
-                match (field.as_str(), new.get(field)) {
-                    ("key", Some(new)) if is_renamed(old, new) => *old = new.clone(),
-                    (_, Some(new)) => follow_renamed_labels(old, new),
-                    (_, None) => {}
+                if let Some(new) = new.get(field) {
+                    follow_renamed_labels(old, new);
                 }
             }
         }
@@ -287,8 +291,10 @@ fn follow_renamed_labels(old: &mut Value, new: &Value) {
     }
 }
 
-fn is_renamed(old: &Value, new: &Value) -> bool {
-    RENAMED_LABELS.iter().any(|(from, to)| old == from && new == to)
+/// Whether `new` is the later name of a label. kube-apiserver takes the empty name for that of all labels without one.
+fn is_renamed(old: &Value, new: Option<&Value>) -> bool {
+    let later = RENAMED_LABELS.iter().find(|(from, _)| old == from).map_or("", |(_, to)| to);
+    new.and_then(Value::as_str).unwrap_or_default() == later
 }
 
 fn warnings(object: &Value) -> Vec<String> {

@@ -44,7 +44,7 @@ pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>
     for wanted in wanted_node_ports(new, old) {
         let port = match (wanted.requested, highest) {
             // What kube-apiserver's allocator guesses in a dry run.
-            (None, Some(highest)) if pool.is_dry_run() => highest + 1,
+            (None, Some(highest)) if pool.is_dry_run() => 0.max(highest) + 1,
             _ => node_port(&wanted, pool)?,
         };
         highest = highest.max(Some(port));

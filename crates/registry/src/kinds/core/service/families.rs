@@ -59,7 +59,8 @@ fn has_no_selector(service: &Value) -> bool {
 }
 
 fn init_policy(service: &mut Value, old: Option<&Value>) {
-    if !spec::text(service, "ipFamilyPolicy").is_empty() {
+    // An empty policy is set, and validation rejects it.
+    if spec::field(service, "ipFamilyPolicy").is_some() {
         return;
     }
     let policy = match old.map(|old| spec::text(old, "ipFamilyPolicy")) {

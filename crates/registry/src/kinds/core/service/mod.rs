@@ -63,6 +63,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
         Column::text("Selector", "the labels of its pods").wide(),
     ],
     storage_version_hash: "0/CO1lhkEBI=".into(),
+    reports_changes_first: true,
     ..Declaration::new("", &["v1"], "Service", "services", "service", Scope::Namespaced)
 });
 

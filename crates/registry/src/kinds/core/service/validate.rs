@@ -205,21 +205,21 @@ fn check_source_ranges(service: &Value, errors: &mut ErrorList) {
 
 fn check_load_balancer(service: &Value, errors: &mut ErrorList) {
     let root = Path::root("spec");
-    let class = spec::field(service, "loadBalancerClass").and_then(Value::as_str);
     let allocate = spec::field(service, "allocateLoadBalancerNodePorts");
-    let class_path = root.child("loadBalancerClass");
-    if spec::is_load_balancer(service) {
-        if let Some(class) = class {
-            rules::text(class, name::qualified_name, &class_path, errors);
-        }
-        return;
-    }
-    if allocate.is_some() {
+    if allocate.is_some() && !spec::is_load_balancer(service) {
         let path = root.child("allocateLoadBalancerNodePorts");
         errors.push(FieldError::forbidden(&path, LOAD_BALANCER_ONLY));
     }
-    if class.is_some() {
-        errors.push(FieldError::forbidden(&class_path, LOAD_BALANCER_ONLY));
+    check_load_balancer_class(service, errors);
+}
+
+fn check_load_balancer_class(service: &Value, errors: &mut ErrorList) {
+    let Some(class) = spec::field(service, "loadBalancerClass").and_then(Value::as_str) else { return };
+    let path = Path::root("spec.loadBalancerClass");
+    if spec::is_load_balancer(service) {
+        rules::text(class, name::qualified_name, &path, errors);
+    } else {
+        errors.push(FieldError::forbidden(&path, LOAD_BALANCER_ONLY));
     }
 }
 
@@ -268,6 +268,8 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) 
         let path = Path::root("spec.loadBalancerClass");
         errors.push(FieldError::invalid(&path, value, "may not change once set"));
     }
+    // kube-apiserver reports the class for the update and for the whole service.
+    check_load_balancer_class(new, errors);
     if spec::needs_health_check(new)
         && spec::needs_health_check(old)
         && spec::health_check_port(new) != spec::health_check_port(old)
