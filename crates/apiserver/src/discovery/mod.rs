@@ -294,11 +294,11 @@ mod tests {
 
     #[test]
     fn address_of_the_server_is_announced_to_all_clients() {
-        let catalogue = Catalogue::built_in();
+        let served = ServedKinds::built_in();
         let address =
             r#""serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"192.0.2.1:6443"}]"#;
-        assert!(text(&core_versions(&catalogue, Some("192.0.2.1:6443"))).contains(address));
-        assert!(text(&core_versions(&catalogue, None)).contains(r#""serverAddressByClientCIDRs":[]"#));
+        assert!(text(&core_versions(&served, Some("192.0.2.1:6443"))).contains(address));
+        assert!(text(&core_versions(&served, None)).contains(r#""serverAddressByClientCIDRs":[]"#));
     }
 
     #[test]
