@@ -19,10 +19,10 @@ use crate::clusters::{
     ClusterLimits, DEFAULT_CLUSTER, Directory, Growth, KnownCluster, RECORDS, Reservation, Usage,
 };
 use crate::crd::Definitions;
-use crate::derived::Derived;
 use crate::error::{Error, Result, Subject};
 use crate::lifecycle::Write;
 use crate::network::ServiceNetwork;
+use crate::parse_cache::ParseCache;
 
 /// The part of the store that clusters live in.
 pub(crate) const CLUSTERS: &str = "clusters";
@@ -39,7 +39,7 @@ pub struct Registry {
     /// What all clusters share, once it is made.
     base: Arc<OnceLock<Arc<Shared>>>,
     admission: Option<Arc<dyn Admission>>,
-    trees: Arc<Derived<Value>>,
+    trees: Arc<ParseCache<Value>>,
     definitions: Arc<Definitions>,
     directory: Arc<Directory>,
     usage: Arc<Usage>,
@@ -61,7 +61,7 @@ impl Registry {
             network: Arc::default(),
             base: Arc::default(),
             admission: None,
-            trees: Arc::new(Derived::trees()),
+            trees: Arc::new(ParseCache::trees()),
             definitions: Arc::default(),
             directory: Arc::default(),
             usage: Arc::default(),
@@ -252,7 +252,7 @@ pub struct Cluster {
     network: Arc<ServiceNetwork>,
     base: Option<Arc<ClusterBase>>,
     admission: Option<Arc<dyn Admission>>,
-    trees: Arc<Derived<Value>>,
+    trees: Arc<ParseCache<Value>>,
     definitions: Arc<Definitions>,
     pub(crate) allocations: Arc<AllocationMetrics>,
 }
@@ -335,7 +335,7 @@ impl Cluster {
         &self.definitions
     }
 
-    pub(crate) fn trees(&self) -> &Derived<Value> {
+    pub(crate) fn trees(&self) -> &ParseCache<Value> {
         &self.trees
     }
 

@@ -15,7 +15,6 @@ mod cluster;
 mod clusters;
 mod condition;
 mod crd;
-mod derived;
 pub mod encode;
 mod error;
 mod fence;
@@ -29,6 +28,7 @@ pub mod kinds;
 pub mod lifecycle;
 pub mod network;
 mod network_usage;
+mod parse_cache;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod scale;
@@ -44,7 +44,6 @@ pub use bootstrap::{Endpoint, Site};
 pub use cluster::{Cluster, Registry};
 pub use clusters::{ClusterInfo, ClusterLimits, ClusterUsage, DEFAULT_CLUSTER, LimitsChange};
 pub use condition::Conditions;
-pub use derived::Derived;
 pub use error::{Error, Result, StoreFailure, Subject};
 pub use fence::{Fence, HeldLease};
 pub use identity::Identity;
@@ -52,3 +51,4 @@ pub use kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Sto
 pub use kind_ref::KindRef;
 pub use network::ServiceNetwork;
 pub use network_usage::{AddressUsage, PortUsage};
+pub use parse_cache::ParseCache;

@@ -29,7 +29,7 @@ const LARGEST_PART: usize = 8;
 
 /// What was made of objects, by their bytes. What nobody asked for while a whole generation was
 /// filled is forgotten.
-pub struct Derived<T> {
+pub struct ParseCache<T> {
     generation_bytes: usize,
     generations: Mutex<Generations<T>>,
 }
@@ -40,7 +40,7 @@ struct Generations<T> {
     old: HashMap<u32, (Entry, Arc<T>)>,
 }
 
-impl<T> Derived<T> {
+impl<T> ParseCache<T> {
     /// Nothing yet. What is made of objects of twice so many bytes of JSON may be kept.
     pub fn new(generation_bytes: usize) -> Self {
         let generations = Generations { young: HashMap::new(), young_bytes: 0, old: HashMap::new() };
@@ -89,7 +89,7 @@ impl<T> Generations<T> {
     }
 }
 
-impl Derived<Value> {
+impl ParseCache<Value> {
     /// The trees of objects.
     pub(crate) fn trees() -> Self {
         Self::new(TREES_BYTES)
@@ -177,7 +177,7 @@ impl Cluster {
     pub async fn derive_all<T>(
         &self,
         kind: &dyn Kind,
-        known: &Derived<T>,
+        known: &ParseCache<T>,
         make: impl Fn(&Value) -> T,
     ) -> Result<Vec<Arc<T>>> {
         let entries = self.cached_entries(kind, "").await?;
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_same_bytes_are_one_tree_and_others_another() {
-        let trees = Derived::trees();
+        let trees = ParseCache::trees();
         let first = trees.get(&entry("{\"a\":1}"), tree).unwrap();
         assert!(Arc::ptr_eq(&first, &trees.get(&entry("{\"a\":1}"), tree).unwrap()));
         assert_eq!(trees.get(&entry("{\"a\":2}"), tree).unwrap()["a"], 2);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_stays_and_the_rest_is_bounded() {
-        let trees = Derived::trees();
+        let trees = ParseCache::trees();
         let favourite = trees.get(&entry("{}"), tree).unwrap();
         let padding = "x".repeat(TREES_BYTES / LARGEST_PART / 2);
         for number in 0..200 {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn large_objects_are_not_kept() {
-        let trees = Derived::trees();
+        let trees = ParseCache::trees();
         let large = entry(&format!("{{\"a\":\"{}\"}}", "x".repeat(TREES_BYTES / LARGEST_PART)));
         let first = trees.get(&large, tree).unwrap();
         assert!(!Arc::ptr_eq(&first, &trees.get(&large, tree).unwrap()));
