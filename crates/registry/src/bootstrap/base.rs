@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use coracle_store::{Base, Entry, EntryParts, Revision};
 
-use super::made::{Made, Since};
+use super::shared_objects::{SharedObjects, Since};
 use crate::cluster::uid;
 use crate::encode::Encoded;
 
 /// What all clusters share.
 pub(crate) struct Shared {
-    pub(super) made: Arc<Made>,
+    pub(super) made: Arc<SharedObjects>,
     pub(super) revision: Revision,
     pub(super) seed: String,
     pub(super) since: Since,

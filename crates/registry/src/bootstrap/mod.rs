@@ -13,12 +13,12 @@ mod authentication;
 mod base;
 mod endpoint;
 mod flow_control;
-mod made;
 mod mend;
 mod namespace_contents;
 mod objects;
 mod rbac;
 mod record;
+mod shared_objects;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -34,8 +34,8 @@ use crate::encode::Encoded;
 use crate::error::Result;
 use crate::kind::Declaration;
 pub(crate) use base::{ClusterBase, Shared};
-use made::{Made, Since};
 use namespace_contents::is_missed_by_a_controller;
+use shared_objects::{SharedObjects, Since};
 
 /// What the objects say of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Registry {
     }
 
     async fn shared(&self, site: &Site) -> Result<Shared> {
-        let made = Made::of(self, site)?;
+        let made = SharedObjects::of(self, site)?;
         loop {
             let (record, revision) = self.origin().await?;
             let unchanged = revision.filter(|_| record.digest() == made.digest());

@@ -31,17 +31,17 @@ const DAY_LENGTH: usize = "2000-01-01".len();
 
 /// What was made last. Most processes have one server, and those with many have many that are alike, so that all
 /// but the first begin sooner and share the memory.
-static LAST: Mutex<Option<Arc<Made>>> = Mutex::new(None);
+static LAST: Mutex<Option<Arc<SharedObjects>>> = Mutex::new(None);
 
 /// The objects of servers that say this of themselves.
-pub(crate) struct Made {
+pub(crate) struct SharedObjects {
     site: Site,
     network: ServiceNetwork,
     objects: Objects,
     digest: String,
 }
 
-impl Made {
+impl SharedObjects {
     /// The objects of such a server.
     pub(super) fn of(registry: &Registry, site: &Site) -> Result<Arc<Self>> {
         Self::again(&LAST, registry, site)
@@ -173,7 +173,7 @@ mod tests {
         let endpoint = super::super::Endpoint::new("192.0.2.1:6443".parse().unwrap());
         let site = Site { endpoint, client_ca: Some("a certificate".into()), ..Site::default() };
         let then = Objects::make(&registry.workshop(SOME_TIME).unwrap(), &site).unwrap();
-        let made = Made::of(&registry, &site).unwrap();
+        let made = SharedObjects::of(&registry, &site).unwrap();
         let since = Since::new(SOME_TIME).unwrap();
         assert_eq!(then.0.len(), made.objects.0.len());
         for (key, template) in &then.0 {
@@ -185,7 +185,7 @@ mod tests {
     #[tokio::test]
     async fn servers_that_are_alike_share_what_is_made() {
         let last = Mutex::new(None);
-        let made = |site: &Site| Made::again(&last, &Registry::in_memory(), site).unwrap();
+        let made = |site: &Site| SharedObjects::again(&last, &Registry::in_memory(), site).unwrap();
         let (one, other) = (made(&Site::default()), made(&Site::default()));
         assert!(Arc::ptr_eq(&one, &other));
         let site = Site { client_ca: Some("a certificate".into()), ..Site::default() };
