@@ -10,12 +10,12 @@
 
 mod api_services;
 mod authentication;
-mod base;
 mod endpoint;
 mod flow_control;
 mod mend;
 mod namespace_contents;
 mod objects;
+mod overlay;
 mod rbac;
 mod record;
 mod shared_objects;
@@ -33,8 +33,8 @@ use crate::cluster::{Cluster, Registry};
 use crate::encode::Encoded;
 use crate::error::Result;
 use crate::kind::Declaration;
-pub(crate) use base::{ClusterBase, Shared};
 use namespace_contents::is_missed_by_a_controller;
+pub(crate) use overlay::{ClusterBase, Shared};
 use shared_objects::{SharedObjects, Since};
 
 /// What the objects say of the server.

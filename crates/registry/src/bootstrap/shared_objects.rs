@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coracle_meta::time::Time;
 use serde_json::Value;
 
-use super::base::fingerprint;
+use super::overlay::fingerprint;
 use super::{Site, objects};
 use crate::claim::Record;
 use crate::cluster::{Cluster, Registry};
