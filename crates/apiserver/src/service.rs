@@ -212,7 +212,7 @@ impl ApiServer {
         self.registry.open_clusters().await.map_err(BootstrapError)?;
         self.registry.bootstrap(site).await.map_err(BootstrapError)?;
         let cluster = self.registry.cluster(DEFAULT_CLUSTER).map_err(BootstrapError)?;
-        cluster.mend().await.map_err(BootstrapError)
+        cluster.reconcile().await.map_err(BootstrapError)
     }
 
     /// Frees the caches of clusters that other servers over the same store delete, as soon as they do, and ends their

@@ -169,7 +169,7 @@ async fn what_is_deleted_stays_so_until_it_is_made_again_or_mended() {
     let own = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "own"}, "value": 1});
     cluster.create(&write, own).await.unwrap();
     assert_eq!(list(&cluster, &PriorityClass, ListOptions::default()).await.entries.len(), 2);
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert_eq!(get(&cluster, &PriorityClass, "", name).await.unwrap()["value"], 2_000_001_000);
     assert_eq!(list(&cluster, &PriorityClass, ListOptions::default()).await.entries.len(), 3);
 }
@@ -182,7 +182,7 @@ async fn a_class_of_storage_that_nobody_wants_stays_away() {
     assert_eq!(class["volumeBindingMode"], "WaitForFirstConsumer");
     let write = Write { api_version: "storage.k8s.io/v1", ..write(&StorageClass, "") };
     cluster.delete(&write, "standard", &DeleteOptions::default()).await.unwrap();
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert!(list(&cluster, &StorageClass, ListOptions::default()).await.entries.is_empty());
 }
 

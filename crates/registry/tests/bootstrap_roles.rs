@@ -85,7 +85,7 @@ async fn a_deleted_role_is_gone_until_the_next_start() {
     let before = get(&cluster, &ClusterRole, "view").await.unwrap();
     delete(&cluster, &ClusterRole, "view").await;
     assert!(matches!(get(&cluster, &ClusterRole, "view").await, Err(Error::NotFound(_))));
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert_eq!(get(&cluster, &ClusterRole, "view").await.unwrap()["rules"], before["rules"]);
 }
 
@@ -98,21 +98,21 @@ async fn a_start_adds_what_was_taken_and_keeps_what_was_added() {
         role["rules"] = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
     })
     .await;
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     let mended = get(&cluster, &ClusterRole, name).await.unwrap();
     let labels = json!({"mine": "yes", "kubernetes.io/bootstrapping": "rbac-defaults"});
     assert_eq!(mended["metadata"]["labels"], labels);
     assert_eq!(mended["rules"][0], changed["rules"][0]);
     assert_eq!(mended["rules"].as_array().unwrap().len(), 4, "{mended}");
     assert_eq!(mended["metadata"]["uid"], changed["metadata"]["uid"]);
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert_eq!(get(&cluster, &ClusterRole, name).await.unwrap(), mended, "it is enough");
 
     change(&cluster, &ClusterRoleBinding, name, |binding| {
         binding["subjects"] = json!([{"kind": "User", "name": "jane"}]);
     })
     .await;
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     let binding = get(&cluster, &ClusterRoleBinding, name).await.unwrap();
     let names: Vec<_> =
         binding["subjects"].as_array().unwrap().iter().map(|subject| &subject["name"]).collect();
@@ -127,7 +127,7 @@ async fn who_opts_out_is_left_alone() {
         role["rules"] = json!([]);
     })
     .await;
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert_eq!(get(&cluster, &ClusterRole, "system:discovery").await.unwrap(), own);
 }
 
@@ -144,7 +144,7 @@ async fn a_binding_to_another_role_is_made_again() {
         "roleRef": {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"},
     });
     cluster.create(&write(&ClusterRoleBinding), other).await.unwrap();
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     let after = get(&cluster, &ClusterRoleBinding, name).await.unwrap();
     assert_eq!((&after["roleRef"], &after["subjects"]), (&before["roleRef"], &before["subjects"]));
 }
@@ -159,7 +159,7 @@ async fn roles_in_namespaces_are_mended_too() {
         Ok(role)
     };
     cluster.update(&write, name, &Change::Patch(&nothing)).await.unwrap();
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     let role = cluster.get(&Role, namespace, name, None).await.unwrap();
     let role: Value = serde_json::from_slice(&role.json).unwrap();
     assert_eq!(role["rules"].as_array().unwrap().len(), 3);

@@ -20,7 +20,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn mend(&self) -> Result<()> {
+    pub async fn reconcile(&self) -> Result<()> {
         let Some(base) = self.base() else { return Ok(()) };
         for key in base.keys(b"") {
             let found = self.store.get(&key).await?.entry;
