@@ -175,13 +175,13 @@ impl Registry {
     }
 
     /// A cluster for which time stands still, to make objects in that are not written there.
-    pub(crate) fn workshop(&self, at: Time) -> Result<Cluster> {
+    pub(crate) fn scratch_cluster(&self, at: Time) -> Result<Cluster> {
         let at = Timestamp::from_millis(u64::try_from(at.0).unwrap_or(0) * 1000);
         let clock = ManualClock::starting_at(at).clock();
         // What is random in them is replaced, and what is drawn for it is not to be missing elsewhere.
         let rng = Arc::new(Mutex::new(Rng::seeded(0)));
         let standing = Self { clock, rng, base: Arc::default(), admission: None, ..self.clone() };
-        standing.open("workshop", None)
+        standing.open("scratch", None)
     }
 
     pub(crate) fn set_base(&self, shared: Arc<Shared>) {

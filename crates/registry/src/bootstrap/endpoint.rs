@@ -37,13 +37,13 @@ impl Endpoint {
     }
 }
 
-pub(super) fn seeds(workshop: &Cluster, endpoint: Option<&Endpoint>) -> Vec<Seed> {
-    let ranges = workshop.service_network().ranges();
+pub(super) fn seeds(scratch_cluster: &Cluster, endpoint: Option<&Endpoint>) -> Vec<Seed> {
+    let ranges = scratch_cluster.service_network().ranges();
     let cidrs: Vec<String> = ranges.iter().map(ToString::to_string).collect();
     let ready = json!({
         "type": "Ready",
         "status": "True",
-        "lastTransitionTime": workshop.now().to_string(),
+        "lastTransitionTime": scratch_cluster.now().to_string(),
         "message": "Kubernetes Service CIDR is ready",
     });
     // As the controller of ranges would leave it, so that no cluster has to be written for it.

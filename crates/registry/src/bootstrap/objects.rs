@@ -69,7 +69,7 @@ impl Seed {
     }
 
     /// The object as it is stored.
-    pub(super) fn grow(&self, workshop: &Cluster) -> Result<Value> {
+    pub(super) fn grow(&self, scratch_cluster: &Cluster) -> Result<Value> {
         let api_version = self.kind.declaration().storage_api_version();
         let write = Write {
             kind: self.kind,
@@ -83,10 +83,10 @@ impl Seed {
             audit: None,
             sent: None,
         };
-        let mut object = workshop.prepared(&write, self.object.clone())?;
+        let mut object = scratch_cluster.prepared(&write, self.object.clone())?;
         if let Some(Applied { manager, subresource, fields }) = &self.applied {
             let write = Write { subresource, manager, ..write };
-            object = workshop.with_applied(&write, object, fields)?;
+            object = scratch_cluster.with_applied(&write, object, fields)?;
         }
         (self.finish)(&mut object);
         Ok(object)
@@ -94,15 +94,15 @@ impl Seed {
 }
 
 /// All of them.
-pub(super) fn all(workshop: &Cluster, site: &Site) -> impl Iterator<Item = Seed> {
+pub(super) fn all(scratch_cluster: &Cluster, site: &Site) -> impl Iterator<Item = Seed> {
     let mut seeds = namespaces();
     seeds.extend(namespace_contents::seeds(&NAMESPACES, site));
     seeds.extend(priority_classes());
     seeds.extend(storage::seeds());
-    seeds.extend(endpoint::seeds(workshop, site.endpoint.as_ref()));
-    seeds.extend(flow_control::seeds(workshop.now()));
+    seeds.extend(endpoint::seeds(scratch_cluster, site.endpoint.as_ref()));
+    seeds.extend(flow_control::seeds(scratch_cluster.now()));
     seeds.extend(api_services::seeds());
-    seeds.extend(authentication::seeds(workshop.now(), site));
+    seeds.extend(authentication::seeds(scratch_cluster.now(), site));
     seeds.into_iter().chain(rbac::seeds())
 }
 

@@ -50,15 +50,15 @@ impl SharedObjects {
     /// What was made last if that is for such a server, or else what is made now.
     fn again(last: &Mutex<Option<Arc<Self>>>, registry: &Registry, site: &Site) -> Result<Arc<Self>> {
         let last = || last.lock().unwrap_or_else(PoisonError::into_inner);
-        let workshop = registry.workshop(NO_TIME)?;
-        let network = workshop.service_network();
+        let scratch_cluster = registry.scratch_cluster(NO_TIME)?;
+        let network = scratch_cluster.service_network();
         if let Some(made) = &*last()
             && made.site == *site
             && made.network == *network
         {
             return Ok(Arc::clone(made));
         }
-        let objects = Objects::make(&workshop, site)?;
+        let objects = Objects::make(&scratch_cluster, site)?;
         let digest = objects.digest();
         let made = Arc::new(Self { site: site.clone(), network: network.clone(), objects, digest });
         *last() = Some(Arc::clone(&made));
@@ -80,14 +80,14 @@ pub(super) struct Objects(BTreeMap<Vec<u8>, Template>);
 
 impl Objects {
     /// Makes them, as a client's creation would.
-    fn make(workshop: &Cluster, site: &Site) -> Result<Self> {
+    fn make(scratch_cluster: &Cluster, site: &Site) -> Result<Self> {
         let mut made = BTreeMap::new();
-        for seed in objects::all(workshop, site) {
-            let object = seed.grow(workshop)?;
+        for seed in objects::all(scratch_cluster, site) {
+            let object = seed.grow(scratch_cluster)?;
             let declaration = seed.kind.declaration();
             for claim in seed.kind.claims(&object) {
                 if let Record::Object(held) = claim.record {
-                    made.insert(claim.key.into_bytes(), Template::of(workshop.complete(held))?);
+                    made.insert(claim.key.into_bytes(), Template::of(scratch_cluster.complete(held))?);
                 }
             }
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -172,7 +172,7 @@ mod tests {
         let registry = Registry::in_memory();
         let endpoint = super::super::Endpoint::new("192.0.2.1:6443".parse().unwrap());
         let site = Site { endpoint, client_ca: Some("a certificate".into()), ..Site::default() };
-        let then = Objects::make(&registry.workshop(SOME_TIME).unwrap(), &site).unwrap();
+        let then = Objects::make(&registry.scratch_cluster(SOME_TIME).unwrap(), &site).unwrap();
         let made = SharedObjects::of(&registry, &site).unwrap();
         let since = Since::new(SOME_TIME).unwrap();
         assert_eq!(then.0.len(), made.objects.0.len());
