@@ -9,7 +9,7 @@ use std::time::Duration;
 use coracle_base::{Clock, Rng};
 use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::lifecycle::ListOptions;
-use coracle_registry::{Endpoint, LimitsChange, Registry, Site};
+use coracle_registry::{Endpoint, LimitsChange, Registry, ServerInfo};
 use coracle_store::memory;
 
 #[tokio::main(flavor = "current_thread")]
@@ -18,9 +18,10 @@ async fn main() {
     let clock = Clock::system();
     let store = memory::open(memory::Options::default());
     let registry = Registry::new(store.clone(), clock.clone(), Rng::from_entropy());
-    let site = Site { endpoint: Endpoint::new("192.0.2.1:6443".parse().unwrap()), ..Site::default() };
+    let server_info =
+        ServerInfo { endpoint: Endpoint::new("192.0.2.1:6443".parse().unwrap()), ..ServerInfo::default() };
     let began = clock.now();
-    registry.bootstrap(&site).await.unwrap();
+    registry.bootstrap(&server_info).await.unwrap();
     println!("objects of all clusters made in {:?}", clock.now().since(began));
 
     // Whatever is made on first use is not a tenant's.

@@ -40,7 +40,7 @@ pub use coracle_store::{Entry, EntryId, EntryParts, Revision};
 
 pub use aggregation::RemoteVersion;
 pub use audit::AuditAnnotations;
-pub use bootstrap::{Endpoint, Site};
+pub use bootstrap::{Endpoint, ServerInfo};
 pub use cluster::{Cluster, Registry};
 pub use clusters::{ClusterInfo, ClusterLimits, ClusterUsage, DEFAULT_CLUSTER, LimitsChange};
 pub use condition::Conditions;

@@ -12,7 +12,9 @@ use coracle_registry::kinds::storage::storage_class::StorageClass;
 use coracle_registry::lifecycle::{
     Change, DeleteOptions, ListOptions, ObjectEvent, Page, Selection, WatchOptions, Write,
 };
-use coracle_registry::{Cluster, Endpoint, Error, Identity, Kind, LimitsChange, Registry, Site, catalog};
+use coracle_registry::{
+    Cluster, Endpoint, Error, Identity, Kind, LimitsChange, Registry, ServerInfo, catalog,
+};
 use coracle_store::{At, Store, memory};
 use serde_json::{Value, json};
 
@@ -37,20 +39,20 @@ const COUNTS: [(&str, usize); 17] = [
     ("rolebindings", 7),
 ];
 
-fn site() -> Site {
+fn server_info() -> ServerInfo {
     let endpoint = Endpoint::new("192.0.2.1:6443".parse().unwrap());
-    Site { endpoint, client_ca: Some("a certificate".into()), ..Site::default() }
+    ServerInfo { endpoint, client_ca: Some("a certificate".into()), ..ServerInfo::default() }
 }
 
-async fn started(store: &Store, site: &Site) -> Registry {
+async fn started(store: &Store, server_info: &ServerInfo) -> Registry {
     let registry = Registry::new(store.clone(), Clock::system(), Rng::from_entropy());
-    registry.bootstrap(site).await.unwrap();
+    registry.bootstrap(server_info).await.unwrap();
     registry
 }
 
 async fn registry() -> (Store, Registry) {
     let store = memory::open(memory::Options::default());
-    let registry = started(&store, &site()).await;
+    let registry = started(&store, &server_info()).await;
     (store, registry)
 }
 
@@ -262,9 +264,9 @@ async fn identities_are_of_a_cluster_and_last() {
     let (one, other) = (uid(&registry, "one").await, uid(&registry, "other").await);
     assert_ne!(one, other);
     assert_eq!(one.as_str().unwrap().as_bytes()[14], b'4', "it looks like any other");
-    let again = started(&store, &site()).await;
+    let again = started(&store, &server_info()).await;
     assert_eq!(uid(&again, "one").await, one);
-    let elsewhere = started(&memory::open(memory::Options::default()), &site()).await;
+    let elsewhere = started(&memory::open(memory::Options::default()), &server_info()).await;
     assert_ne!(uid(&elsewhere, "one").await, one);
 }
 
@@ -274,10 +276,10 @@ async fn only_a_change_of_the_objects_makes_a_revision() {
     let cluster = opened(&registry, "one").await;
     let own = label(&cluster, "default").await;
     let last = store.get("x").await.unwrap().revision;
-    started(&store, &site()).await;
+    started(&store, &server_info()).await;
     assert_eq!(store.get("x").await.unwrap().revision, last);
 
-    let moved = Site { endpoint: Endpoint::new("192.0.2.2:443".parse().unwrap()), ..site() };
+    let moved = ServerInfo { endpoint: Endpoint::new("192.0.2.2:443".parse().unwrap()), ..server_info() };
     let registry = started(&store, &moved).await;
     assert_eq!(store.get("x").await.unwrap().revision, last.next());
     let cluster = opened(&registry, "one").await;

@@ -7,14 +7,14 @@ use coracle_registry::kinds::rbac::cluster_role_binding::ClusterRoleBinding;
 use coracle_registry::kinds::rbac::permission::missing;
 use coracle_registry::kinds::rbac::role::Role;
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
-use coracle_registry::{Cluster, Error, Identity, Kind, Registry, Site};
+use coracle_registry::{Cluster, Error, Identity, Kind, Registry, ServerInfo};
 use serde_json::{Value, json};
 
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 async fn cluster() -> Cluster {
     let registry = Registry::in_memory();
-    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.bootstrap(&ServerInfo::default()).await.unwrap();
     registry.cluster("default").unwrap()
 }
 

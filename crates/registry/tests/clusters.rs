@@ -7,7 +7,7 @@ use coracle_registry::kinds::core::config_map::ConfigMap;
 use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
 use coracle_registry::{
-    Cluster, ClusterLimits, ClusterUsage, Error, Identity, Kind, LimitsChange, Registry, Result, Site,
+    Cluster, ClusterLimits, ClusterUsage, Error, Identity, Kind, LimitsChange, Registry, Result, ServerInfo,
 };
 use coracle_store::{At, Put, Store, memory};
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ async fn default_cluster_always_exists() {
 #[tokio::test]
 async fn recreated_cluster_has_base_objects_with_other_uids() {
     let (_store, registry) = open();
-    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.bootstrap(&ServerInfo::default()).await.unwrap();
     let uid = async || {
         registry.create_cluster("t1", DEFAULT_LIMITS).await.unwrap();
         let cluster = registry.cluster("t1").unwrap();

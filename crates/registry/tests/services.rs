@@ -9,7 +9,7 @@ use coracle_registry::kinds::core::service::Service;
 use coracle_registry::kinds::networking::ip_address::IpAddress;
 use coracle_registry::kinds::networking::service_cidr::ServiceCidr;
 use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write};
-use coracle_registry::{Cluster, Error, Identity, Registry, ServiceNetwork, Site};
+use coracle_registry::{Cluster, Error, Identity, Registry, ServerInfo, ServiceNetwork};
 use coracle_store::memory;
 use serde_json::{Value, json};
 
@@ -295,7 +295,7 @@ async fn begun_cluster() -> Cluster {
         ServiceNetwork::new(vec!["10.0.0.0/28".parse().unwrap()], "30000-30007".parse().unwrap()).unwrap();
     let store = memory::open(memory::Options::default());
     let registry = Registry::new(store, Clock::system(), Rng::seeded(7)).with_service_network(network);
-    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.bootstrap(&ServerInfo::default()).await.unwrap();
     registry.cluster("default").unwrap()
 }
 

@@ -39,7 +39,7 @@ use shared_objects::{SharedObjects, Since};
 
 /// What the objects say of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Site {
+pub struct ServerInfo {
     /// Where clients reach it, if they can.
     pub endpoint: Option<Endpoint>,
     /// The authorities that sign certificates of clients and of this server, in PEM.
@@ -54,14 +54,14 @@ impl Registry {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn bootstrap(&self, site: &Site) -> Result<()> {
-        let shared = self.shared(site).await?;
+    pub async fn bootstrap(&self, server_info: &ServerInfo) -> Result<()> {
+        let shared = self.shared(server_info).await?;
         self.set_base(Arc::new(shared));
         Ok(())
     }
 
-    async fn shared(&self, site: &Site) -> Result<Shared> {
-        let made = SharedObjects::of(self, site)?;
+    async fn shared(&self, server_info: &ServerInfo) -> Result<Shared> {
+        let made = SharedObjects::of(self, server_info)?;
         loop {
             let (record, revision) = self.origin().await?;
             let unchanged = revision.filter(|_| record.digest() == made.digest());

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::Site;
+use super::ServerInfo;
 use super::objects::Seed;
 use crate::kinds::core::config_map::ConfigMap;
 use crate::kinds::core::service_account::ServiceAccount;
@@ -24,14 +24,14 @@ const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to veri
     internal endpoints such as the internal service IP or kubernetes.default.svc. \
     No other usage is guaranteed across distributions of Kubernetes clusters.";
 
-pub(super) fn seeds(namespaces: &[&'static str], site: &Site) -> Vec<Seed> {
-    namespaces.iter().flat_map(|namespace| contents(namespace, site)).collect()
+pub(super) fn seeds(namespaces: &[&'static str], server_info: &ServerInfo) -> Vec<Seed> {
+    namespaces.iter().flat_map(|namespace| contents(namespace, server_info)).collect()
 }
 
-fn contents(namespace: &'static str, site: &Site) -> impl Iterator<Item = Seed> {
+fn contents(namespace: &'static str, server_info: &ServerInfo) -> impl Iterator<Item = Seed> {
     let account = json!({"metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}});
     let account = Seed::new(&ServiceAccount, namespace, account).sent_by(CONTROLLERS);
-    let root_ca = site.client_ca.as_ref().map(|certificates| {
+    let root_ca = server_info.client_ca.as_ref().map(|certificates| {
         let annotations = json!({"kubernetes.io/description": ROOT_CA_DESCRIPTION});
         let metadata = json!({"name": ROOT_CA, "namespace": namespace, "annotations": annotations});
         let object = json!({"metadata": metadata, "data": {"ca.crt": certificates}});

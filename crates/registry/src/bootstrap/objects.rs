@@ -4,7 +4,9 @@ use coracle_meta::gvk::split_api_version;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use super::{Site, api_services, authentication, endpoint, flow_control, namespace_contents, rbac, storage};
+use super::{
+    ServerInfo, api_services, authentication, endpoint, flow_control, namespace_contents, rbac, storage,
+};
 use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::identity::Identity;
@@ -94,15 +96,15 @@ impl Seed {
 }
 
 /// All of them.
-pub(super) fn all(scratch_cluster: &Cluster, site: &Site) -> impl Iterator<Item = Seed> {
+pub(super) fn all(scratch_cluster: &Cluster, server_info: &ServerInfo) -> impl Iterator<Item = Seed> {
     let mut seeds = namespaces();
-    seeds.extend(namespace_contents::seeds(&NAMESPACES, site));
+    seeds.extend(namespace_contents::seeds(&NAMESPACES, server_info));
     seeds.extend(priority_classes());
     seeds.extend(storage::seeds());
-    seeds.extend(endpoint::seeds(scratch_cluster, site.endpoint.as_ref()));
+    seeds.extend(endpoint::seeds(scratch_cluster, server_info.endpoint.as_ref()));
     seeds.extend(flow_control::seeds(scratch_cluster.now()));
     seeds.extend(api_services::seeds());
-    seeds.extend(authentication::seeds(scratch_cluster.now(), site));
+    seeds.extend(authentication::seeds(scratch_cluster.now(), server_info));
     seeds.into_iter().chain(rbac::seeds())
 }
 

@@ -12,7 +12,7 @@ use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::overlay::fingerprint;
-use super::{Site, objects};
+use super::{ServerInfo, objects};
 use crate::claim::Record;
 use crate::cluster::{Cluster, Registry};
 use crate::encode::Encoded;
@@ -35,7 +35,7 @@ static LAST: Mutex<Option<Arc<SharedObjects>>> = Mutex::new(None);
 
 /// The objects of servers that say this of themselves.
 pub(crate) struct SharedObjects {
-    site: Site,
+    server_info: ServerInfo,
     network: ServiceNetwork,
     objects: Objects,
     digest: String,
@@ -43,24 +43,29 @@ pub(crate) struct SharedObjects {
 
 impl SharedObjects {
     /// The objects of such a server.
-    pub(super) fn of(registry: &Registry, site: &Site) -> Result<Arc<Self>> {
-        Self::again(&LAST, registry, site)
+    pub(super) fn of(registry: &Registry, server_info: &ServerInfo) -> Result<Arc<Self>> {
+        Self::again(&LAST, registry, server_info)
     }
 
     /// What was made last if that is for such a server, or else what is made now.
-    fn again(last: &Mutex<Option<Arc<Self>>>, registry: &Registry, site: &Site) -> Result<Arc<Self>> {
+    fn again(
+        last: &Mutex<Option<Arc<Self>>>,
+        registry: &Registry,
+        server_info: &ServerInfo,
+    ) -> Result<Arc<Self>> {
         let last = || last.lock().unwrap_or_else(PoisonError::into_inner);
         let scratch_cluster = registry.scratch_cluster(NO_TIME)?;
         let network = scratch_cluster.service_network();
         if let Some(made) = &*last()
-            && made.site == *site
+            && made.server_info == *server_info
             && made.network == *network
         {
             return Ok(Arc::clone(made));
         }
-        let objects = Objects::make(&scratch_cluster, site)?;
+        let objects = Objects::make(&scratch_cluster, server_info)?;
         let digest = objects.digest();
-        let made = Arc::new(Self { site: site.clone(), network: network.clone(), objects, digest });
+        let made =
+            Arc::new(Self { server_info: server_info.clone(), network: network.clone(), objects, digest });
         *last() = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -80,9 +85,9 @@ pub(super) struct Objects(BTreeMap<Vec<u8>, Template>);
 
 impl Objects {
     /// Makes them, as a client's creation would.
-    fn make(scratch_cluster: &Cluster, site: &Site) -> Result<Self> {
+    fn make(scratch_cluster: &Cluster, server_info: &ServerInfo) -> Result<Self> {
         let mut made = BTreeMap::new();
-        for seed in objects::all(scratch_cluster, site) {
+        for seed in objects::all(scratch_cluster, server_info) {
             let object = seed.grow(scratch_cluster)?;
             let declaration = seed.kind.declaration();
             for claim in seed.kind.claims(&object) {
@@ -171,9 +176,10 @@ mod tests {
     async fn objects_are_as_if_made_when_their_server_began() {
         let registry = Registry::in_memory();
         let endpoint = super::super::Endpoint::new("192.0.2.1:6443".parse().unwrap());
-        let site = Site { endpoint, client_ca: Some("a certificate".into()), ..Site::default() };
-        let then = Objects::make(&registry.scratch_cluster(SOME_TIME).unwrap(), &site).unwrap();
-        let made = SharedObjects::of(&registry, &site).unwrap();
+        let server_info =
+            ServerInfo { endpoint, client_ca: Some("a certificate".into()), ..ServerInfo::default() };
+        let then = Objects::make(&registry.scratch_cluster(SOME_TIME).unwrap(), &server_info).unwrap();
+        let made = SharedObjects::of(&registry, &server_info).unwrap();
         let since = Since::new(SOME_TIME).unwrap();
         assert_eq!(then.0.len(), made.objects.0.len());
         for (key, template) in &then.0 {
@@ -185,12 +191,14 @@ mod tests {
     #[tokio::test]
     async fn servers_that_are_alike_share_what_is_made() {
         let last = Mutex::new(None);
-        let made = |site: &Site| SharedObjects::again(&last, &Registry::in_memory(), site).unwrap();
-        let (one, other) = (made(&Site::default()), made(&Site::default()));
+        let made = |server_info: &ServerInfo| {
+            SharedObjects::again(&last, &Registry::in_memory(), server_info).unwrap()
+        };
+        let (one, other) = (made(&ServerInfo::default()), made(&ServerInfo::default()));
         assert!(Arc::ptr_eq(&one, &other));
-        let site = Site { client_ca: Some("a certificate".into()), ..Site::default() };
-        assert_ne!(made(&site).digest(), one.digest());
-        assert_eq!(made(&Site::default()).digest(), one.digest());
+        let server_info = ServerInfo { client_ca: Some("a certificate".into()), ..ServerInfo::default() };
+        assert_ne!(made(&server_info).digest(), one.digest());
+        assert_eq!(made(&ServerInfo::default()).digest(), one.digest());
     }
 
     #[test]
