@@ -2,11 +2,11 @@
 //!
 //! Kinds say what is particular about them through [`crate::Kind`]; nothing here knows any.
 
+mod all_clusters;
 mod commit;
 mod create;
 mod delete;
 mod dependency;
-mod everywhere;
 mod existing;
 mod follow;
 mod list;
@@ -21,8 +21,8 @@ mod sent_body;
 mod update;
 mod watch;
 
+pub use all_clusters::{ALL_CLUSTERS, AllClustersPage, Found};
 pub use delete::{DeleteOptions, Deletion, Propagation};
-pub use everywhere::{EVERYWHERE, EverywherePage, Found};
 pub use existing::Existing;
 pub use follow::{GroupWatch, Place};
 pub use list::{ListOptions, Page};

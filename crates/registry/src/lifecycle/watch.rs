@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coracle_store::{Entry, ProgressHandle, Revision, Watch, WatchEvent, WatchRequest};
 
+use super::all_clusters::{Bases, Localized};
 use super::dependency::Dependency;
-use super::everywhere::{Bases, Localized};
 use super::list::within;
 use super::select::Selection;
 use crate::cluster::Cluster;
@@ -97,7 +97,7 @@ pub struct ObjectWatch {
     /// When the kind ceased to be what it was. What happened before is still told.
     ends_at: Option<Revision>,
     /// If all clusters are watched.
-    everywhere: Option<Bases>,
+    all_clusters: Option<Bases>,
 }
 
 impl Cluster {
@@ -119,13 +119,13 @@ impl Cluster {
         let watch = self.store.watch(request.from(options.after.next())).await?;
         let dependency = Dependency::follow(&self.store, &*kind).await?;
         let selection = options.selection;
-        Ok(ObjectWatch { watch, kind, selection, dependency, ends_at: None, everywhere: None })
+        Ok(ObjectWatch { watch, kind, selection, dependency, ends_at: None, all_clusters: None })
     }
 }
 
 impl ObjectWatch {
-    pub(super) fn everywhere(watch: Watch, kind: KindRef, selection: Selection, bases: Bases) -> Self {
-        Self { watch, kind, selection, dependency: None, ends_at: None, everywhere: Some(bases) }
+    pub(super) fn all_clusters(watch: Watch, kind: KindRef, selection: Selection, bases: Bases) -> Self {
+        Self { watch, kind, selection, dependency: None, ends_at: None, all_clusters: Some(bases) }
     }
 
     /// The next change; none if there are no more, because the kind is gone or has become another.
@@ -163,7 +163,7 @@ impl ObjectWatch {
 
     /// What a change of what is stored is to the client; none if nothing.
     fn told(&self, event: WatchEvent) -> Result<Option<ObjectEvent>> {
-        match &self.everywhere {
+        match &self.all_clusters {
             Some(bases) => match bases.localize(event) {
                 Some(Localized { cluster, event, cluster_deleted }) => {
                     self.translate(event, cluster, cluster_deleted)

@@ -2,7 +2,7 @@
 //! are then one list and one watch, and not ten thousand.
 //!
 //! What every cluster begins with is stored for none, and is told once, as being in the cluster
-//! [`EVERYWHERE`]. What a cluster has of that itself, or has deleted, is told as its own.
+//! [`ALL_CLUSTERS`]. What a cluster has of that itself, or has deleted, is told as its own.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::kind::Kind;
 use crate::kind_ref::KindRef;
 
 /// Stands for all clusters, in paths and as the place of what all of them have. No cluster has this name.
-pub const EVERYWHERE: &str = "*";
+pub const ALL_CLUSTERS: &str = "*";
 
 /// The byte after the one that ends the id of a cluster in a key: what is behind all keys of a cluster.
 const BEHIND_CLUSTER: char = '0';
 
 /// One page of the objects of all clusters.
 #[derive(Debug)]
-pub struct EverywherePage {
+pub struct AllClustersPage {
     /// What is in it.
     pub found: Found,
     /// The revision all of them are read at.
@@ -60,13 +60,13 @@ impl Registry {
     ///
     /// # Errors
     /// If the revision is no longer kept, or the token is malformed.
-    pub async fn list_everywhere(
+    pub async fn list_all_clusters(
         &self,
         kind: &dyn Kind,
         selection: &Selection,
         limit: usize,
         continue_token: Option<&str>,
-    ) -> Result<EverywherePage> {
+    ) -> Result<AllClustersPage> {
         let clusters = self.all_clusters();
         let prefix = keys::prefix(kind.declaration(), "");
         let (mut found, mut place) = match continue_token {
@@ -106,17 +106,17 @@ impl Registry {
             At::Revision(revision) => revision,
             latest => clusters.count("", latest).await?.revision,
         };
-        Ok(EverywherePage { found, revision, continue_token })
+        Ok(AllClustersPage { found, revision, continue_token })
     }
 
     /// Watches the objects of a kind in all clusters.
     ///
     /// # Errors
     /// If the revision is no longer kept.
-    pub async fn watch_everywhere(&self, kind: KindRef, options: WatchOptions) -> Result<ObjectWatch> {
+    pub async fn watch_all_clusters(&self, kind: KindRef, options: WatchOptions) -> Result<ObjectWatch> {
         let prefix = keys::prefix(kind.declaration(), "");
         let from = options.after.next();
-        if let Some(base) = self.base_of(EVERYWHERE)
+        if let Some(base) = self.base_of(ALL_CLUSTERS)
             && from <= base.revision()
             && !base.keys(prefix.as_bytes()).is_empty()
         {
@@ -125,14 +125,14 @@ impl Registry {
         }
         let watch = self.all_clusters().watch(WatchRequest::in_any_scope(prefix).from(from)).await?;
         let bases = Bases { shared: self.shared_base(), directory: Arc::clone(self.directory()) };
-        Ok(ObjectWatch::everywhere(watch, kind, options.selection, bases))
+        Ok(ObjectWatch::all_clusters(watch, kind, options.selection, bases))
     }
 
     /// What all clusters begin with.
     fn beginnings(&self, kind: &dyn Kind, selection: &Selection, prefix: &str) -> Result<Found> {
         let mut found = Found::default();
-        if let Some(base) = self.base_of(EVERYWHERE) {
-            let id: Arc<str> = EVERYWHERE.into();
+        if let Some(base) = self.base_of(ALL_CLUSTERS) {
+            let id: Arc<str> = ALL_CLUSTERS.into();
             for entry in base.keys(prefix.as_bytes()).iter().filter_map(|key| base.get(key)) {
                 found.take(kind, selection, &id, entry)?;
             }
