@@ -68,7 +68,7 @@ impl<'a> ObjectForm<'a> {
 
     /// Whether it is a part of objects whose kind comes with a definition.
     pub fn is_custom(&self) -> bool {
-        !self.kind.declaration().routed
+        self.kind.declaration().is_custom
     }
 
     /// Its group.

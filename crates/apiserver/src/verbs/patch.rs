@@ -43,7 +43,7 @@ impl ResourceRequest {
     pub(super) async fn patched(&self) -> Result<(Updated, Vec<String>), Refusal> {
         let media_type = media_type(&self.headers);
         let Some(kind) = PatchType::from_media_type(media_type) else {
-            return Err(if self.kind.declaration().routed {
+            return Err(if !self.kind.declaration().is_custom {
                 unsupported_patch(media_type)
             } else {
                 unknown_patch()
@@ -53,7 +53,7 @@ impl ResourceRequest {
         if kind == PatchType::Apply {
             return self.apply().await;
         }
-        if kind == PatchType::StrategicMerge && !self.kind.declaration().routed {
+        if kind == PatchType::StrategicMerge && self.kind.declaration().is_custom {
             return Err(unknown_patch());
         }
         let prepared = self.prepare(kind).await;

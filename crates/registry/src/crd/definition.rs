@@ -201,7 +201,7 @@ impl Facts<'_> {
             short_names: texts("shortNames"),
             categories: texts("categories"),
             subresources,
-            routed: false,
+            is_custom: true,
             prefixed_finalizers: false,
             generation: if has_status { Generation::Content } else { Generation::All },
             status_metadata: StatusMetadata::Kept,

@@ -28,7 +28,7 @@ pub struct Declaration {
     pub scope: Scope,
     /// Whether each of its paths is a route of its own. Upstream serves custom kinds by one handler,
     /// which has other words for requests that make no sense.
-    pub routed: bool,
+    pub is_custom: bool,
     /// What can be done with it.
     pub verbs: Verbs,
     /// Parts that can be reached by themselves, in the order in which discovery tells them: mostly that
@@ -115,7 +115,7 @@ impl Declaration {
             short_names: Vec::new(),
             categories: Vec::new(),
             scope,
-            routed: true,
+            is_custom: false,
             verbs: Verbs::ALL,
             subresources: Vec::new(),
             names: NameRule::DnsSubdomain,

@@ -349,7 +349,7 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<()> {
 fn subject_of(write: &Write<'_>, name: &str, object: &Value) -> Box<Subject> {
     let subject = write.subject(name);
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    if write.declaration().routed {
+    if !write.declaration().is_custom {
         return subject;
     }
     let (group, _) = split_api_version(text("apiVersion"));
