@@ -11,12 +11,12 @@
 
 mod cells;
 mod compiled;
+mod compiled_cache;
 mod custom_kind;
 mod definition;
-mod kept;
 mod scale;
 
-pub(crate) use kept::Definitions;
+pub(crate) use compiled_cache::Definitions;
 
 use std::sync::Arc;
 

@@ -18,14 +18,14 @@ const GENERATION: usize = 512;
 /// clusters share definitions but not writes.
 const KNOWN_WRITES: usize = 8 * GENERATION;
 
-/// What is kept. What nobody asked for while a whole generation was filled is forgotten.
+/// What is caches. What nobody asked for while a whole generation was filled is forgotten.
 #[derive(Default)]
 pub(crate) struct Definitions {
-    kept: Mutex<Kept>,
+    caches: Mutex<Caches>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Caches {
     /// By the name and the revision of their write, which is of one cluster only.
     writes: Generations<(Box<[u8]>, Revision), Option<Served>>,
     /// By what they say.
@@ -40,19 +40,19 @@ impl Definitions {
             return Ok(known);
         }
         let mut served = super::read(entry)?;
-        let mut kept = self.lock();
+        let mut caches = self.lock();
         if let (Some(served), Some(hash)) = (&mut served, fingerprint(entry)) {
-            match kept.definitions.find(&hash, GENERATION).filter(|known| known.is_of(entry)) {
+            match caches.definitions.find(&hash, GENERATION).filter(|known| known.is_of(entry)) {
                 Some(known) => served.definition = known,
-                None => kept.definitions.keep(hash, served.definition.clone(), GENERATION),
+                None => caches.definitions.keep(hash, served.definition.clone(), GENERATION),
             }
         }
-        kept.writes.keep(write, served.clone(), KNOWN_WRITES);
+        caches.writes.keep(write, served.clone(), KNOWN_WRITES);
         Ok(served)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Caches> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,12 +91,12 @@ mod tests {
 
     #[test]
     fn what_is_used_stays_and_the_rest_goes() {
-        let mut kept = Generations::default();
+        let mut caches = Generations::default();
         for number in 0..100 {
-            kept.keep(number, number, 4);
-            assert_eq!(kept.find(&0, 4), Some(0), "used all the time");
+            caches.keep(number, number, 4);
+            assert_eq!(caches.find(&0, 4), Some(0), "used all the time");
         }
-        assert!(kept.young.len() + kept.old.len() <= 8);
-        assert_eq!(kept.find(&1, 4), None);
+        assert!(caches.young.len() + caches.old.len() <= 8);
+        assert_eq!(caches.find(&1, 4), None);
     }
 }
