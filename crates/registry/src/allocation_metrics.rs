@@ -7,7 +7,7 @@ use coracle_base::metrics::{Buckets, Counters, Histograms, Metrics};
 
 /// An allocation that is stored with the object of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Allocation {
+pub(crate) struct MeteredAllocation {
     pub(crate) source: AllocationSource,
     /// Whether the client has requested this address or port.
     pub(crate) is_requested: bool,
@@ -71,9 +71,9 @@ impl AllocationMetrics {
     }
 
     /// Counts what a committed write has allocated. Choosing took so long for all together.
-    pub(crate) fn note(&self, allocations: &[Allocation], took: Duration) {
+    pub(crate) fn note(&self, allocations: &[MeteredAllocation], took: Duration) {
         let each = took / u32::try_from(allocations.len().max(1)).unwrap_or(u32::MAX);
-        for Allocation { source, is_requested } in allocations {
+        for MeteredAllocation { source, is_requested } in allocations {
             match source {
                 AllocationSource::Addresses(cidr) => {
                     self.addresses.with([cidr, scope(*is_requested)]).inc();
@@ -85,7 +85,7 @@ impl AllocationMetrics {
     }
 
     /// Counts an allocation that failed.
-    pub(crate) fn note_failure(&self, Allocation { source, is_requested }: &Allocation) {
+    pub(crate) fn note_failure(&self, MeteredAllocation { source, is_requested }: &MeteredAllocation) {
         match source {
             AllocationSource::Addresses(cidr) => self.address_errors.with([cidr, scope(*is_requested)]).inc(),
             AllocationSource::NodePorts => self.port_errors.with([scope(*is_requested)]).inc(),

@@ -13,7 +13,7 @@ use coracle_base::Rng;
 use coracle_meta::field::{ErrorList, FieldError};
 use serde_json::Value;
 
-use crate::allocation_metrics::Allocation;
+use crate::allocation_metrics::MeteredAllocation;
 use crate::keys;
 use crate::kind::Kind;
 use crate::network::{AddressRange, ServiceNetwork};
@@ -85,7 +85,7 @@ pub(crate) struct Taken {
     collisions: usize,
     ranges: Vec<AddressRange>,
     /// What the last attempt has allocated, and how long choosing took.
-    allocated: Mutex<(Vec<Allocation>, Duration)>,
+    allocated: Mutex<(Vec<MeteredAllocation>, Duration)>,
 }
 
 impl Taken {
@@ -99,12 +99,12 @@ impl Taken {
     }
 
     /// Notes what an attempt has allocated.
-    pub(crate) fn set_allocated(&self, allocations: Vec<Allocation>, took: Duration) {
+    pub(crate) fn set_allocated(&self, allocations: Vec<MeteredAllocation>, took: Duration) {
         *self.allocated.lock().unwrap_or_else(PoisonError::into_inner) = (allocations, took);
     }
 
     /// What the last attempt has allocated, and how long choosing took.
-    pub(crate) fn take_allocated(&self) -> (Vec<Allocation>, Duration) {
+    pub(crate) fn take_allocated(&self) -> (Vec<MeteredAllocation>, Duration) {
         std::mem::take(&mut *self.allocated.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -131,8 +131,8 @@ pub struct Pool<'a> {
     /// What was chosen in this attempt, for the same object.
     chosen: HashSet<String>,
     /// What the object gets, and what it could not get.
-    pub(crate) allocated: Vec<Allocation>,
-    pub(crate) failed: Option<Allocation>,
+    pub(crate) allocated: Vec<MeteredAllocation>,
+    pub(crate) failed: Option<MeteredAllocation>,
     dry_run: bool,
 }
 
