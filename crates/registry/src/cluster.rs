@@ -12,9 +12,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
+use crate::allocation::{AllocatedSet, Pool, Unallocated};
 use crate::allocation_metrics::AllocationMetrics;
 use crate::bootstrap::{ClusterBase, Shared};
-use crate::claim::{Pool, Taken, Unallocated};
 use crate::clusters::{
     ClusterLimits, DEFAULT_CLUSTER, Directory, Growth, KnownCluster, RECORDS, Reservation, Usage,
 };
@@ -299,7 +299,7 @@ impl Cluster {
         write: &Write<'_>,
         new: &mut Value,
         old: Option<&Value>,
-        taken: &Taken,
+        taken: &AllocatedSet,
     ) -> Result<()> {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pool = Pool::new(&self.network, taken, &mut rng).for_dry_run(write.dry_run);

@@ -1,5 +1,5 @@
 //! Where objects are stored: `group/resource/[namespace/]name` within their cluster.
-//! What only one object can hold has a key of its own, see [`crate::claim`].
+//! What only one object can hold has a key of its own, see [`crate::allocation`].
 
 use crate::kind::{Declaration, Scope};
 

@@ -6,11 +6,11 @@
 
 pub mod admission;
 mod aggregation;
+pub mod allocation;
 mod allocation_metrics;
 mod audit;
 mod bootstrap;
 pub mod catalog;
-pub mod claim;
 mod cluster;
 mod clusters;
 mod condition;

@@ -99,8 +99,11 @@ impl Cluster {
         let encoded = Encoded::of(&object);
         let put = Put::new(key, encoded.bytes).stamp_at(encoded.stamp).expect(Expect::Absent);
         // What it held was given up with it; if somebody was faster, it waits for the next start.
-        let claims = kind.claims(&object).into_iter().map(|claim| self.record(claim).expect(Expect::Absent));
-        let txn = claims.fold(Txn::new(), Txn::put).put(put);
+        let allocations = kind
+            .allocations(&object)
+            .into_iter()
+            .map(|allocation| self.record(allocation).expect(Expect::Absent));
+        let txn = allocations.fold(Txn::new(), Txn::put).put(put);
         drop(self.store.commit(txn).await);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::overlay::fingerprint;
 use super::{ServerInfo, objects};
-use crate::claim::Record;
+use crate::allocation::Record;
 use crate::cluster::{Cluster, Registry};
 use crate::encode::Encoded;
 use crate::error::{Error, Result};
@@ -90,9 +90,9 @@ impl Objects {
         for seed in objects::all(scratch_cluster, server_info) {
             let object = seed.grow(scratch_cluster)?;
             let declaration = seed.kind.declaration();
-            for claim in seed.kind.claims(&object) {
-                if let Record::Object(held) = claim.record {
-                    made.insert(claim.key.into_bytes(), Template::of(scratch_cluster.complete(held))?);
+            for allocation in seed.kind.allocations(&object) {
+                if let Record::Object(held) = allocation.record {
+                    made.insert(allocation.key.into_bytes(), Template::of(scratch_cluster.complete(held))?);
                 }
             }
             let name = object["metadata"]["name"].as_str().unwrap_or_default();

@@ -26,7 +26,7 @@ use coracle_meta::time::Time;
 use coracle_store::{Entry, Revision};
 use serde_json::Value;
 
-use crate::claim::{Claim, Pool, Unallocated};
+use crate::allocation::{Allocation, Pool, Unallocated};
 use crate::form::ObjectSchema;
 use crate::identity::Identity;
 use crate::network::AddressRange;
@@ -158,14 +158,14 @@ pub trait Kind: Send + Sync {
 
     /// Takes what an object must have for itself alone, such as a service's address, and writes
     /// it into the object. Asked after preparation, and again with another pool whenever
-    /// somebody else was faster; see [`crate::claim`].
+    /// somebody else was faster; see [`crate::allocation`].
     fn allocate(&self, new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> Result<(), Unallocated> {
         let _ = (new, old, pool);
         Ok(())
     }
 
     /// What an object holds for itself alone, to be set free when it goes.
-    fn claims(&self, object: &Value) -> Vec<Claim> {
+    fn allocations(&self, object: &Value) -> Vec<Allocation> {
         let _ = object;
         Vec::new()
     }

@@ -6,7 +6,7 @@ use coracle_store::{
 };
 use serde_json::Value;
 
-use crate::claim::{Claim, Record, Taken};
+use crate::allocation::{AllocatedSet, Allocation, Record};
 use crate::cluster::Cluster;
 use crate::clusters::Growth;
 use crate::condition::{Condition, Conditions};
@@ -30,21 +30,22 @@ pub(super) enum Step {
 /// What is to happen to an object and to what it holds for itself alone.
 pub(super) struct Plan {
     pub(super) step: Step,
-    pub(super) claims: Vec<Claim>,
-    pub(super) released: Vec<Claim>,
+    pub(super) allocations: Vec<Allocation>,
+    pub(super) released: Vec<Allocation>,
 }
 
 impl Plan {
     /// Nothing is to happen.
     pub(super) fn keep() -> Self {
-        Self { step: Step::Keep, claims: Vec::new(), released: Vec::new() }
+        Self { step: Step::Keep, allocations: Vec::new(), released: Vec::new() }
     }
 
     /// The same, if what would be claimed is free. As in upstream that is asked of what nobody sees, such as
     /// ports, and not of what is an object.
     pub(super) fn dry(self) -> Self {
-        let claims = self.claims.into_iter().filter(|claim| matches!(claim.record, Record::Note(_)));
-        Self { claims: claims.collect(), ..Self::keep() }
+        let allocations =
+            self.allocations.into_iter().filter(|allocation| matches!(allocation.record, Record::Note(_)));
+        Self { allocations: allocations.collect(), ..Self::keep() }
     }
 }
 
@@ -75,7 +76,7 @@ pub(super) struct Attempts<'c> {
     revision: Revision,
     /// Whether `current` is certain to have been the latest state since the write began.
     confirmed: bool,
-    taken: Taken,
+    taken: AllocatedSet,
     conditions: Vec<Condition>,
     left: u32,
     /// Whether the write may exceed the limits of the cluster.
@@ -126,7 +127,7 @@ impl Attempts<'_> {
     }
 
     /// What others hold.
-    pub(super) fn taken(&self) -> &Taken {
+    pub(super) fn taken(&self) -> &AllocatedSet {
         &self.taken
     }
 
@@ -138,9 +139,9 @@ impl Attempts<'_> {
     /// Carries out what is planned. `None` if another writer was faster: plan again.
     pub(super) async fn carry_out(&mut self, plan: Plan) -> Result<Option<Outcome>> {
         if matches!(plan.step, Step::Keep)
-            && let Some(key) = self.cluster.first_taken(&plan.claims).await?
+            && let Some(key) = self.cluster.first_taken(&plan.allocations).await?
         {
-            return self.collide(key).await.map(|()| None);
+            return self.mark_conflict(key).await.map(|()| None);
         }
         let deletes = matches!(plan.step, Step::Delete);
         let mut reservation =
@@ -178,7 +179,7 @@ impl Attempts<'_> {
             let condition = self.conditions.iter_mut().find(|one| one.key.as_bytes() == conflict.key);
             let Some(condition) = condition else {
                 let key = String::from_utf8_lossy(&conflict.key).into_owned();
-                return self.collide(key).await.map(|()| None);
+                return self.mark_conflict(key).await.map(|()| None);
             };
             condition.judge_again(conflict.found.as_ref())?;
             self.try_again()?;
@@ -197,8 +198,8 @@ impl Attempts<'_> {
         let stored = self.current.as_ref().filter(|entry| !is_base(entry));
         let removed =
             stored.map_or(Growth::default(), |entry| Growth::removed(self.key.len() + entry.value_len()));
-        let claims = plan.claims.iter().map(|claim| Growth::added(claim.key.len()));
-        let released = plan.released.iter().map(|claim| Growth::removed(claim.key.len()));
+        let allocations = plan.allocations.iter().map(|allocation| Growth::added(allocation.key.len()));
+        let released = plan.released.iter().map(|allocation| Growth::removed(allocation.key.len()));
         let object = match &plan.step {
             Step::Keep => return Growth::default(),
             Step::Put(encoded) => {
@@ -208,7 +209,7 @@ impl Attempts<'_> {
             }
             Step::Delete => removed,
         };
-        claims.chain(released).fold(object, Growth::plus)
+        allocations.chain(released).fold(object, Growth::plus)
     }
 
     fn transaction(&self, plan: &Plan) -> Option<Txn> {
@@ -217,9 +218,9 @@ impl Attempts<'_> {
     }
 
     /// Takes note that somebody else holds what was to be claimed.
-    async fn collide(&mut self, key: String) -> Result<()> {
-        if let Some(family) = self.taken.collide(key) {
-            self.cluster.learn(&mut self.taken, family).await?;
+    async fn mark_conflict(&mut self, key: String) -> Result<()> {
+        if let Some(family) = self.taken.mark_conflict(key) {
+            self.cluster.load_allocated(&mut self.taken, family).await?;
         }
         self.try_again()
     }
@@ -250,7 +251,7 @@ impl Cluster {
             Known::Nothing => (self.store.get(&key).await?, true),
             Known::Probable => (self.store.get_at(&key, At::Cached).await?, false),
         };
-        let (taken, conditions, left) = (Taken::default(), Vec::new(), MAX_ATTEMPTS);
+        let (taken, conditions, left) = (AllocatedSet::default(), Vec::new(), MAX_ATTEMPTS);
         Ok(Attempts {
             cluster: self,
             declaration,
@@ -279,8 +280,8 @@ impl Cluster {
         // Claims come first: upstream complains of what is taken before it complains of the
         // object itself.
         let mut txn = Txn::new();
-        for claim in &plan.claims {
-            txn = txn.put(self.record(claim.clone()).expect(Expect::Absent));
+        for allocation in &plan.allocations {
+            txn = txn.put(self.record(allocation.clone()).expect(Expect::Absent));
         }
         txn = match &plan.step {
             Step::Keep => txn,
@@ -293,33 +294,33 @@ impl Cluster {
             }
             Step::Delete => txn.delete(Delete::new(key).expect(expect)),
         };
-        for claim in &plan.released {
-            txn = txn.delete(Delete::new(claim.key.as_bytes()));
+        for allocation in &plan.released {
+            txn = txn.delete(Delete::new(allocation.key.as_bytes()));
         }
         Some(txn)
     }
 
     /// The key of the first of these that is held already.
-    async fn first_taken(&self, claims: &[Claim]) -> Result<Option<String>> {
-        for claim in claims {
-            if self.store.get(&claim.key).await?.entry.is_some() {
-                return Ok(Some(claim.key.clone()));
+    async fn first_taken(&self, allocations: &[Allocation]) -> Result<Option<String>> {
+        for allocation in allocations {
+            if self.store.get(&allocation.key).await?.entry.is_some() {
+                return Ok(Some(allocation.key.clone()));
             }
         }
         Ok(None)
     }
 
-    pub(crate) fn record(&self, claim: Claim) -> Put {
-        match claim.record {
-            Record::Note(holder) => Put::new(claim.key, holder.to_string()),
+    pub(crate) fn record(&self, allocation: Allocation) -> Put {
+        match allocation.record {
+            Record::Note(holder) => Put::new(allocation.key, holder.to_string()),
             Record::Object(object) => {
                 let encoded = Encoded::of(&self.complete(object));
-                Put::new(claim.key, encoded.bytes).stamp_at(encoded.stamp)
+                Put::new(allocation.key, encoded.bytes).stamp_at(encoded.stamp)
             }
         }
     }
 
-    /// Adds what an object that is a claim has only when it is written.
+    /// Adds what an object that is a allocation has only when it is written.
     pub(crate) fn complete(&self, mut object: Value) -> Value {
         let now = self.now();
         if let Some(mut meta) = MetaMut::of(&mut object) {
@@ -331,10 +332,10 @@ impl Cluster {
         object
     }
 
-    async fn learn(&self, taken: &mut Taken, family: String) -> Result<()> {
+    async fn load_allocated(&self, taken: &mut AllocatedSet, family: String) -> Result<()> {
         let range = self.store.range(RangeRequest::prefix(format!("{family}/"))).await?;
         let keys = range.entries.iter().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
-        taken.learn(keys);
+        taken.load(keys);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use super::sent_body::validated;
 use super::update::Updated;
 use super::{Object, Write, meta_mut, metadata_errors};
 use crate::admission::{Attributes, Operation};
-use crate::claim::Taken;
+use crate::allocation::AllocatedSet;
 use crate::cluster::Cluster;
 use crate::condition::Conditions;
 use crate::error::{Error, Result};
@@ -83,8 +83,8 @@ impl Cluster {
             check_absent(write, &name, attempts.found())?;
             attempts.require(conditions);
             let encoded = write.encoded(&object);
-            let claims = write.kind.claims(&object);
-            let plan = Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() };
+            let allocations = write.kind.allocations(&object);
+            let plan = Plan { step: Step::Put(encoded.clone()), allocations, released: Vec::new() };
             let plan = if write.dry_run { plan.dry() } else { plan };
             let Some(outcome) = attempts.carry_out(plan).await? else { continue };
             // An object that is not written has no revision but the one that the client sent.
@@ -103,7 +103,7 @@ impl Cluster {
         &self,
         write: &Write<'_>,
         candidate: Candidate<'_>,
-        taken: &Taken,
+        taken: &AllocatedSet,
         conditions: &Conditions,
     ) -> Result<(Value, Vec<String>)> {
         let Candidate { object, shown, tracking } = candidate;
@@ -160,7 +160,12 @@ impl Cluster {
     }
 
     /// Lets the kind prepare a new object, and checks that it may be.
-    pub(super) fn check_new(&self, write: &Write<'_>, mut object: Value, taken: &Taken) -> Result<Value> {
+    pub(super) fn check_new(
+        &self,
+        write: &Write<'_>,
+        mut object: Value,
+        taken: &AllocatedSet,
+    ) -> Result<Value> {
         let (kind, now) = (write.kind, self.now());
         kind.note_requester(&mut object, write.requester);
         kind.prepare_for_create(&mut object, now);

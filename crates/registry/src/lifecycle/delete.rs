@@ -93,9 +93,11 @@ impl Cluster {
         let (encoded, gone) = (write.encoded(&fate.object), fate.gone);
         let plan = match fate {
             _ if write.dry_run => Plan::keep(),
-            Fate { gone: true, object, .. } => {
-                Plan { step: Step::Delete, claims: Vec::new(), released: write.kind.claims(&object) }
-            }
+            Fate { gone: true, object, .. } => Plan {
+                step: Step::Delete,
+                allocations: Vec::new(),
+                released: write.kind.allocations(&object),
+            },
             Fate { changed: false, .. } => Plan::keep(),
             _ => Plan { step: Step::Put(encoded.clone()), ..Plan::keep() },
         };

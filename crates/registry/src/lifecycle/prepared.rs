@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Write;
 use super::ownership::Ownership;
-use crate::claim::Taken;
+use crate::allocation::AllocatedSet;
 use crate::cluster::Cluster;
 use crate::error::Result;
 
@@ -13,7 +13,7 @@ impl Cluster {
     pub(crate) fn prepared(&self, write: &Write<'_>, object: Value) -> Result<Value> {
         let object = self.complete_new(write, object)?;
         let object = Ownership::of(write).track(None, object, self.now());
-        self.check_new(write, object, &Taken::default())
+        self.check_new(write, object, &AllocatedSet::default())
     }
 
     /// What applying these fields to an object would store.

@@ -17,7 +17,7 @@ use super::{
     metadata_errors,
 };
 use crate::admission::{Attributes, Operation};
-use crate::claim::Taken;
+use crate::allocation::AllocatedSet;
 use crate::cluster::Cluster;
 use crate::condition::Conditions;
 use crate::encode::Encoded;
@@ -139,7 +139,7 @@ impl Cluster {
         write: &Write<'_>,
         name: &str,
         change: &Change<'_>,
-        taken: &Taken,
+        taken: &AllocatedSet,
         conditions: &Conditions,
     ) -> Result<(Next, Vec<String>)> {
         let (object, tracking) = match change {
@@ -222,7 +222,7 @@ impl Cluster {
         name: &str,
         changed: Changed,
         (old, entry): (&Value, &Entry),
-        taken: &Taken,
+        taken: &AllocatedSet,
         conditions: &Conditions,
     ) -> Result<(Next, Vec<String>)> {
         let Changed { mut new, mut warnings } = changed;
@@ -264,7 +264,7 @@ impl Cluster {
         mut new: Value,
         old: &Value,
         entry: &Entry,
-        taken: &Taken,
+        taken: &AllocatedSet,
     ) -> Result<Value> {
         let declaration = write.declaration();
         if declaration.generation != Generation::Untracked
@@ -375,15 +375,15 @@ pub(super) fn check_uid(write: &Write<'_>, name: &str, sent: &Value, old: &Value
 
 /// What is written, what is newly claimed and what is set free.
 fn plan(write: &Write<'_>, encoded: &Encoded, new: &Value, old: Option<&Value>, over: bool) -> Plan {
-    let held = old.map(|old| write.kind.claims(old)).unwrap_or_default();
+    let held = old.map(|old| write.kind.allocations(old)).unwrap_or_default();
     if over {
-        return Plan { step: Step::Delete, claims: Vec::new(), released: held };
+        return Plan { step: Step::Delete, allocations: Vec::new(), released: held };
     }
-    let wanted = write.kind.claims(new);
+    let wanted = write.kind.allocations(new);
     Plan {
         step: Step::Put(encoded.clone()),
-        released: held.iter().filter(|claim| !wanted.contains(claim)).cloned().collect(),
-        claims: wanted.into_iter().filter(|claim| !held.contains(claim)).collect(),
+        released: held.iter().filter(|allocation| !wanted.contains(allocation)).cloned().collect(),
+        allocations: wanted.into_iter().filter(|allocation| !held.contains(allocation)).collect(),
     }
 }
 

@@ -12,8 +12,8 @@ use super::allocation::{
     set_node_port, wanted_cluster_ips, wanted_node_ports,
 };
 use super::{init_ip_families, spec};
+use crate::allocation::{Allocation, Pool, Unallocated};
 use crate::allocation_metrics::{AllocationSource, MeteredAllocation};
-use crate::claim::{Claim, Pool, Unallocated};
 use crate::kinds::networking::ip_address;
 use crate::network::AddressRange;
 use crate::view;
@@ -54,7 +54,7 @@ pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>
 }
 
 /// What a service holds.
-pub(super) fn claims(service: &Value) -> Vec<Claim> {
+pub(super) fn claims(service: &Value) -> Vec<Allocation> {
     let addresses = held_cluster_ips(service);
     let addresses = addresses.iter().map(|ip| address_claim(service, &canonical(ip)));
     // One number may serve several protocols.
@@ -159,11 +159,11 @@ fn canonical(ip: &str) -> String {
     name::parse_ip_sloppy(ip).map_or_else(|| ip.to_owned(), |address| address.to_string())
 }
 
-fn address_claim(service: &Value, ip: &str) -> Claim {
+fn address_claim(service: &Value, ip: &str) -> Allocation {
     let namespace = view::text(service, &["metadata", "namespace"]);
-    Claim::object(&ip_address::IpAddress, ip, ip_address::of_service(ip, namespace, view::name(service)))
+    Allocation::object(&ip_address::IpAddress, ip, ip_address::of_service(ip, namespace, view::name(service)))
 }
 
-fn port_claim(port: i64) -> Claim {
-    Claim::note(NODE_PORTS, &port.to_string(), json!({}))
+fn port_claim(port: i64) -> Allocation {
+    Allocation::note(NODE_PORTS, &port.to_string(), json!({}))
 }

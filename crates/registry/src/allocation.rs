@@ -1,6 +1,6 @@
 //! What an object holds for itself alone: an address, a port.
 //!
-//! A claim is a key of its own, written in the same transaction as the object that holds it and
+//! A allocation is a key of its own, written in the same transaction as the object that holds it and
 //! only if it is free. So no two objects ever hold the same, and none is left behind by a crash
 //! between two writes. Kinds choose without asking the store ([`Pool::pick`]); a choice that
 //! turns out to be taken is remembered, and another is made.
@@ -46,12 +46,12 @@ impl From<FieldError> for Unallocated {
 
 /// Something that only one object can hold.
 #[derive(Clone)]
-pub struct Claim {
+pub struct Allocation {
     pub(crate) key: String,
     pub(crate) record: Record,
 }
 
-/// What is stored for a claim.
+/// What is stored for a allocation.
 #[derive(Clone)]
 pub(crate) enum Record {
     /// An object that clients can read.
@@ -60,19 +60,19 @@ pub(crate) enum Record {
     Note(Value),
 }
 
-impl Claim {
-    /// A claim that is an object itself, such as an IPAddress. Of a kind without namespaces.
+impl Allocation {
+    /// A allocation that is an object itself, such as an IPAddress. Of a kind without namespaces.
     pub fn object(kind: &dyn Kind, name: &str, object: Value) -> Self {
         Self { key: keys::key(kind.declaration(), "", name), record: Record::Object(object) }
     }
 
-    /// A claim that no client sees, among those called `family`.
+    /// A allocation that no client sees, among those called `family`.
     pub fn note(family: &str, name: &str, holder: Value) -> Self {
         Self { key: format!("claims/{family}/{name}"), record: Record::Note(holder) }
     }
 }
 
-impl PartialEq for Claim {
+impl PartialEq for Allocation {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
     }
@@ -80,7 +80,7 @@ impl PartialEq for Claim {
 
 /// What is known to be held by others, and from where the rest comes.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct AllocatedSet {
     keys: HashSet<String>,
     collisions: usize,
     ranges: Vec<AddressRange>,
@@ -88,10 +88,10 @@ pub(crate) struct Taken {
     allocated: Mutex<(Vec<MeteredAllocation>, Duration)>,
 }
 
-impl Taken {
+impl AllocatedSet {
     /// Notes that a key is taken. Returns the family that should be learnt whole, if guessing has
     /// failed too often.
-    pub(crate) fn collide(&mut self, key: String) -> Option<String> {
+    pub(crate) fn mark_conflict(&mut self, key: String) -> Option<String> {
         self.collisions += 1;
         let family = family(&key).to_owned();
         self.keys.insert(key);
@@ -114,7 +114,7 @@ impl Taken {
     }
 
     /// Notes all that is taken of a family.
-    pub(crate) fn learn(&mut self, keys: impl IntoIterator<Item = String>) {
+    pub(crate) fn load(&mut self, keys: impl IntoIterator<Item = String>) {
         self.keys.extend(keys);
     }
 }
@@ -126,7 +126,7 @@ fn family(key: &str) -> &str {
 /// From what can be chosen.
 pub struct Pool<'a> {
     pub(crate) network: &'a ServiceNetwork,
-    pub(crate) taken: &'a Taken,
+    pub(crate) taken: &'a AllocatedSet,
     pub(crate) rng: &'a mut Rng,
     /// What was chosen in this attempt, for the same object.
     chosen: HashSet<String>,
@@ -137,7 +137,7 @@ pub struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    pub(crate) fn new(network: &'a ServiceNetwork, taken: &'a Taken, rng: &'a mut Rng) -> Self {
+    pub(crate) fn new(network: &'a ServiceNetwork, taken: &'a AllocatedSet, rng: &'a mut Rng) -> Self {
         Self {
             network,
             taken,
@@ -171,12 +171,12 @@ impl<'a> Pool<'a> {
     }
 
     /// Takes what a client asks for by name. False if it is taken.
-    pub fn take(&mut self, claim: &Claim) -> bool {
-        !self.taken.keys.contains(&claim.key) && self.chosen.insert(claim.key.clone())
+    pub fn take(&mut self, allocation: &Allocation) -> bool {
+        !self.taken.keys.contains(&allocation.key) && self.chosen.insert(allocation.key.clone())
     }
 
-    /// Takes one of `count` places, of which `claim_of` makes claims. None if all are taken.
-    pub fn pick(&mut self, count: u64, claim_of: impl Fn(u64) -> Claim) -> Option<u64> {
+    /// Takes one of `count` places, of which `allocation_of` makes claims. None if all are taken.
+    pub fn pick(&mut self, count: u64, allocation_of: impl Fn(u64) -> Allocation) -> Option<u64> {
         if count == 0 {
             return None;
         }
@@ -185,13 +185,18 @@ impl<'a> Pool<'a> {
         let tries =
             (self.taken.keys.len() + self.chosen.len() + 1).min(usize::try_from(count).unwrap_or(usize::MAX));
         let places = (0..tries as u128).map(|offset| ((first + offset) % u128::from(count)) as u64);
-        places.into_iter().find(|index| self.take(&claim_of(*index)))
+        places.into_iter().find(|index| self.take(&allocation_of(*index)))
     }
 
     /// Takes one of `count` places, and one of the first `lower` only if the others are taken.
-    pub fn pick_banded(&mut self, count: u64, lower: u64, claim_of: impl Fn(u64) -> Claim) -> Option<u64> {
-        let upper = self.pick(count - lower, |index| claim_of(lower + index)).map(|index| lower + index);
-        upper.or_else(|| self.pick(lower, claim_of))
+    pub fn pick_banded(
+        &mut self,
+        count: u64,
+        lower: u64,
+        allocation_of: impl Fn(u64) -> Allocation,
+    ) -> Option<u64> {
+        let upper = self.pick(count - lower, |index| allocation_of(lower + index)).map(|index| lower + index);
+        upper.or_else(|| self.pick(lower, allocation_of))
     }
 }
 
@@ -201,28 +206,29 @@ mod tests {
 
     use super::*;
 
-    fn claim(index: u64) -> Claim {
-        Claim::note("port", &index.to_string(), json!({}))
+    fn port(index: u64) -> Allocation {
+        Allocation::note("port", &index.to_string(), json!({}))
     }
 
     #[test]
     fn what_is_taken_is_not_picked() {
         let network = ServiceNetwork::default();
-        let mut taken = Taken::default();
-        taken.learn((0..7).map(|index| claim(index).key));
+        let mut taken = AllocatedSet::default();
+        taken.load((0..7).map(|index| port(index).key));
         for seed in 0..50 {
             let mut rng = Rng::seeded(seed);
             let mut pool = Pool::new(&network, &taken, &mut rng);
-            assert_eq!(pool.pick(8, claim), Some(7));
-            assert_eq!(pool.pick(8, claim), None, "it was picked already");
-            assert!(!pool.take(&claim(7)) && !pool.take(&claim(0)) && pool.take(&claim(8)));
+            assert_eq!(pool.pick(8, port), Some(7));
+            assert_eq!(pool.pick(8, port), None, "it was picked already");
+            assert!(!pool.take(&port(7)) && !pool.take(&port(0)) && pool.take(&port(8)));
         }
     }
 
     #[test]
     fn after_many_collisions_the_whole_family_is_learnt() {
-        let mut taken = Taken::default();
-        let asked: Vec<_> = (0..GUESSES as u64).filter_map(|index| taken.collide(claim(index).key)).collect();
-        assert_eq!(asked, ["claims/port"]);
+        let mut taken = AllocatedSet::default();
+        let families: Vec<_> =
+            (0..GUESSES as u64).filter_map(|index| taken.mark_conflict(port(index).key)).collect();
+        assert_eq!(families, ["claims/port"]);
     }
 }
