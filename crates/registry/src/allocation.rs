@@ -1,9 +1,9 @@
-//! What an object holds for itself alone: an address, a port.
+//! Allocation of values that only one object can hold: service IPs and node ports.
 //!
-//! A allocation is a key of its own, written in the same transaction as the object that holds it and
-//! only if it is free. So no two objects ever hold the same, and none is left behind by a crash
-//! between two writes. Kinds choose without asking the store ([`Pool::pick`]); a choice that
-//! turns out to be taken is remembered, and another is made.
+//! An allocation is a key of its own, written in the same transaction as the object that holds it and only if the key
+//! does not exist. So no two objects ever hold the same value, and a crash between two writes leaks none. Kinds
+//! choose values without a read of the store ([`Pool::pick`]); if the transaction finds a value in use, it is marked
+//! as allocated, and the kind chooses again.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -18,17 +18,16 @@ use crate::keys;
 use crate::kind::Kind;
 use crate::network::{AddressRange, ServiceNetwork};
 
-/// How many free places are guessed at before a choice is given up: the store then tells all
-/// that are taken.
+/// Number of conflicts after which all allocations of a family are loaded from the store instead of guessing on.
 const GUESSES: usize = 16;
 
-/// Why an object does not get what it must have for itself alone.
+/// Why an allocation failed.
 #[derive(Debug)]
 pub enum Unallocated {
-    /// The client asks for what it cannot have.
+    /// The client requests a value that it cannot have.
     Invalid(ErrorList),
-    /// There is nothing left to choose from, or upstream says so in the same way: no fault of
-    /// the client's. In words for the client.
+    /// No value is left, or kube-apiserver reports the failure in the same way: not an error of the client. The
+    /// message is for the client.
     Exhausted(String),
 }
 
@@ -44,29 +43,29 @@ impl From<FieldError> for Unallocated {
     }
 }
 
-/// Something that only one object can hold.
+/// A value that only one object can hold.
 #[derive(Clone)]
 pub struct Allocation {
     pub(crate) key: String,
     pub(crate) record: Record,
 }
 
-/// What is stored for a allocation.
+/// The stored value of an allocation.
 #[derive(Clone)]
 pub(crate) enum Record {
-    /// An object that clients can read.
+    /// An object that clients can read, such as an IPAddress.
     Object(Value),
-    /// Who holds it, for nobody but ourselves.
+    /// The holder, for internal use only.
     Note(Value),
 }
 
 impl Allocation {
-    /// A allocation that is an object itself, such as an IPAddress. Of a kind without namespaces.
+    /// An allocation that is itself an object of a cluster-scoped kind, such as an IPAddress.
     pub fn object(kind: &dyn Kind, name: &str, object: Value) -> Self {
         Self { key: keys::key(kind.declaration(), "", name), record: Record::Object(object) }
     }
 
-    /// A allocation that no client sees, among those called `family`.
+    /// An internal allocation in a family such as the node ports; clients do not see it.
     pub fn note(family: &str, name: &str, holder: Value) -> Self {
         Self { key: format!("claims/{family}/{name}"), record: Record::Note(holder) }
     }
@@ -78,19 +77,19 @@ impl PartialEq for Allocation {
     }
 }
 
-/// What is known to be held by others, and from where the rest comes.
+/// Values that other objects are known to hold, and the IP ranges of the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct AllocatedSet {
     keys: HashSet<String>,
     collisions: usize,
     ranges: Vec<AddressRange>,
-    /// What the last attempt has allocated, and how long choosing took.
+    /// Allocations of the last attempt, and the duration of choosing them.
     allocated: Mutex<(Vec<MeteredAllocation>, Duration)>,
 }
 
 impl AllocatedSet {
-    /// Notes that a key is taken. Returns the family that should be learnt whole, if guessing has
-    /// failed too often.
+    /// Marks a key as allocated after a conflict. Returns its family after every [`GUESSES`] conflicts: the caller
+    /// should then load all allocations of the family.
     pub(crate) fn mark_conflict(&mut self, key: String) -> Option<String> {
         self.collisions += 1;
         let family = family(&key).to_owned();
@@ -98,22 +97,22 @@ impl AllocatedSet {
         self.collisions.is_multiple_of(GUESSES).then_some(family)
     }
 
-    /// Notes what an attempt has allocated.
+    /// Records the allocations of an attempt.
     pub(crate) fn set_allocated(&self, allocations: Vec<MeteredAllocation>, took: Duration) {
         *self.allocated.lock().unwrap_or_else(PoisonError::into_inner) = (allocations, took);
     }
 
-    /// What the last attempt has allocated, and how long choosing took.
+    /// Takes the allocations of the last attempt, and the duration of choosing them.
     pub(crate) fn take_allocated(&self) -> (Vec<MeteredAllocation>, Duration) {
         std::mem::take(&mut *self.allocated.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes the ranges that the objects of the cluster say there are.
+    /// Sets the IP ranges that objects of the cluster define.
     pub(crate) fn set_ranges(&mut self, ranges: Vec<AddressRange>) {
         self.ranges = ranges;
     }
 
-    /// Notes all that is taken of a family.
+    /// Adds all allocated keys of a family.
     pub(crate) fn load(&mut self, keys: impl IntoIterator<Item = String>) {
         self.keys.extend(keys);
     }
@@ -123,14 +122,14 @@ fn family(key: &str) -> &str {
     key.rsplit_once('/').map_or("", |(family, _)| family)
 }
 
-/// From what can be chosen.
+/// The values from which a kind allocates for one object.
 pub struct Pool<'a> {
     pub(crate) network: &'a ServiceNetwork,
     pub(crate) taken: &'a AllocatedSet,
     pub(crate) rng: &'a mut Rng,
-    /// What was chosen in this attempt, for the same object.
+    /// Keys chosen in this attempt for the same object.
     chosen: HashSet<String>,
-    /// What the object gets, and what it could not get.
+    /// Successful allocations, and the one that failed.
     pub(crate) allocated: Vec<MeteredAllocation>,
     pub(crate) failed: Option<MeteredAllocation>,
     dry_run: bool,
@@ -153,42 +152,41 @@ impl<'a> Pool<'a> {
         Self { dry_run, ..self }
     }
 
-    /// Whether nothing of what is chosen will be stored.
+    /// Whether the write is a dry run, so that no allocation is stored.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 
-    /// From where services get their addresses and ports.
+    /// The configured network of services.
     pub fn network(&self) -> &'a ServiceNetwork {
         self.network
     }
 
-    /// The ranges of addresses of a family: those that the objects of the cluster say, or else those that
-    /// it was given.
+    /// IP ranges of an address family: those that objects of the cluster define, otherwise the configured ones.
     pub fn ranges_of(&self, family: &str) -> Vec<AddressRange> {
         let known = if self.taken.ranges.is_empty() { self.network.ranges() } else { &self.taken.ranges };
         known.iter().filter(|range| range.family() == family).copied().collect()
     }
 
-    /// Takes what a client asks for by name. False if it is taken.
+    /// Allocates a value that the client requests. False if it is already allocated.
     pub fn take(&mut self, allocation: &Allocation) -> bool {
         !self.taken.keys.contains(&allocation.key) && self.chosen.insert(allocation.key.clone())
     }
 
-    /// Takes one of `count` places, of which `allocation_of` makes claims. None if all are taken.
+    /// Allocates one of `count` values, of which `allocation_of` makes the allocations. None if all are allocated.
     pub fn pick(&mut self, count: u64, allocation_of: impl Fn(u64) -> Allocation) -> Option<u64> {
         if count == 0 {
             return None;
         }
         let first = u128::from(self.rng.below(count));
-        // Among one more than are known to be taken there is one that is not.
+        // Of one more candidates than there are known allocations, at least one is free.
         let tries =
             (self.taken.keys.len() + self.chosen.len() + 1).min(usize::try_from(count).unwrap_or(usize::MAX));
         let places = (0..tries as u128).map(|offset| ((first + offset) % u128::from(count)) as u64);
         places.into_iter().find(|index| self.take(&allocation_of(*index)))
     }
 
-    /// Takes one of `count` places, and one of the first `lower` only if the others are taken.
+    /// Allocates one of `count` values, from the first `lower` only if all others are allocated.
     pub fn pick_banded(
         &mut self,
         count: u64,
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_not_picked() {
+    fn allocated_values_are_not_picked() {
         let network = ServiceNetwork::default();
         let mut taken = AllocatedSet::default();
         taken.load((0..7).map(|index| port(index).key));
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn after_many_collisions_the_whole_family_is_learnt() {
+    fn family_is_loaded_after_many_conflicts() {
         let mut taken = AllocatedSet::default();
         let families: Vec<_> =
             (0..GUESSES as u64).filter_map(|index| taken.mark_conflict(port(index).key)).collect();

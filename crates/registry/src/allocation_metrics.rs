@@ -1,11 +1,11 @@
-//! Allocations of addresses and node ports, under kube-apiserver's names (`pkg/registry/core/service/ipallocator` and
-//! `portallocator`).
+//! Metrics of allocated addresses and node ports, with kube-apiserver's names
+//! (`pkg/registry/core/service/ipallocator` and `portallocator`).
 
 use std::time::Duration;
 
 use coracle_base::metrics::{Buckets, Counters, Histograms, Metrics};
 
-/// An allocation that is stored with the object of a write.
+/// An allocation for the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MeteredAllocation {
     pub(crate) source: AllocationSource,
@@ -13,7 +13,7 @@ pub(crate) struct MeteredAllocation {
     pub(crate) is_requested: bool,
 }
 
-/// From where an object gets something that only one object can hold.
+/// The range from which a value is allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AllocationSource {
     /// A range of addresses, in CIDR notation.
@@ -70,7 +70,7 @@ impl AllocationMetrics {
         &self.registry
     }
 
-    /// Counts what a committed write has allocated. Choosing took so long for all together.
+    /// Counts the allocations of a committed write. `took` is the duration of choosing all of them.
     pub(crate) fn note(&self, allocations: &[MeteredAllocation], took: Duration) {
         let each = took / u32::try_from(allocations.len().max(1)).unwrap_or(u32::MAX);
         for MeteredAllocation { source, is_requested } in allocations {

@@ -1,8 +1,8 @@
-//! What each Kubernetes kind means.
+//! The Kubernetes kinds, and one generic life cycle (create, read, update, delete, watch) for the objects of all of
+//! them.
 //!
-//! A kind is declared once, in one file under `kinds`, as one value of the trait [`Kind`].
-//! Everything else follows from the declaration: routes, discovery, storage, validation,
-//! tables.
+//! A kind is declared once, in one file under `kinds`, as one value of the trait [`Kind`]. Routes, discovery,
+//! storage, validation and tables follow from the declaration.
 
 pub mod admission;
 mod aggregation;
