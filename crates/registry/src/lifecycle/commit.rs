@@ -1,4 +1,4 @@
-//! The one loop by which objects are written: what is there, what is to be, try, try again.
+//! The transaction loop by which objects are written: plan, commit, and repeat after a conflict.
 
 use coracle_meta::object::{MetaMut, fill_system_fields};
 use coracle_store::{
@@ -14,20 +14,20 @@ use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::kind::{Declaration, Kind};
 
-/// How often a write is tried against other writers before it is given up.
+/// Number of attempts against concurrent writers before a write fails.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// What is to happen to an object.
+/// The change of an object in a plan.
 pub(super) enum Step {
-    /// Nothing.
+    /// The object is not written.
     Keep,
-    /// It is written.
+    /// The object is written.
     Put(Encoded),
-    /// It goes.
+    /// The object is deleted.
     Delete,
 }
 
-/// What is to happen to an object and to what it holds for itself alone.
+/// The planned change of an object, with its new and released allocations.
 pub(super) struct Plan {
     pub(super) step: Step,
     pub(super) allocations: Vec<Allocation>,
@@ -35,13 +35,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Nothing is to happen.
+    /// A plan that writes nothing.
     pub(super) fn keep() -> Self {
         Self { step: Step::Keep, allocations: Vec::new(), released: Vec::new() }
     }
 
-    /// The same, if what would be claimed is free. As in upstream that is asked of what nobody sees, such as
-    /// ports, and not of what is an object.
+    /// The plan of a dry run. As in kube-apiserver, it checks whether internal allocations such as ports are free,
+    /// but not those that are objects.
     pub(super) fn dry(self) -> Self {
         let allocations =
             self.allocations.into_iter().filter(|allocation| matches!(allocation.record, Record::Note(_)));
@@ -49,32 +49,33 @@ impl Plan {
     }
 }
 
-/// What is known of an object before it is written.
+/// What the caller assumes about the stored object.
 pub(super) enum Known {
     /// Nothing: the latest state has to be read.
     Nothing,
-    /// The state in memory is probably the latest: it is taken as a start, and [`Attempts::confirm`] is called before
-    /// anything but a transaction depends on it. So does GuaranteedUpdate of kube-apiserver with its cached object.
+    /// The cached state is probably the latest, so planning starts from it, and [`Attempts::confirm`] is called
+    /// before a result that does not depend on a transaction. GuaranteedUpdate of kube-apiserver does the same with
+    /// its cached object.
     Probable,
-    /// There is probably none.
+    /// The object probably does not exist.
     Absent,
 }
 
-/// What a write came to.
+/// Result of a plan.
 pub(super) struct Outcome {
     pub(super) revision: Revision,
     pub(super) previous: Option<Entry>,
     pub(super) changed: bool,
 }
 
-/// The attempts to write one object. Between two of them whoever plans may wait for others.
+/// The attempts to write one object. Planning between two attempts may be asynchronous.
 pub(super) struct Attempts<'c> {
     cluster: &'c Cluster,
     declaration: &'c Declaration,
     key: String,
     current: Option<Entry>,
     revision: Revision,
-    /// Whether `current` is certain to have been the latest state since the write began.
+    /// Whether `current` was the latest state at some time since the write began.
     confirmed: bool,
     taken: AllocatedSet,
     conditions: Vec<Condition>,
@@ -90,8 +91,8 @@ impl Attempts<'_> {
         self.exempt = true;
     }
 
-    /// Whether what was found is the latest state, so that an outcome without a transaction is right. If it is not,
-    /// the latest is found from now on: plan again.
+    /// Whether the found state is the latest, so that a result without a transaction is valid. Otherwise
+    /// [`Attempts::found`] returns the latest state from now on, and the caller plans again.
     pub(super) async fn confirm(&mut self) -> Result<bool> {
         if self.confirmed {
             return Ok(true);
@@ -103,8 +104,7 @@ impl Attempts<'_> {
         Ok(is_same)
     }
 
-    /// The outcome of an attempt; `None` if it is to be repeated, because a failure came from a state that is not the
-    /// latest.
+    /// The result of an attempt; `None` if the attempt must be repeated because it failed on a stale state.
     pub(super) async fn settle<T>(&mut self, attempt: Result<Option<T>>) -> Result<Option<T>> {
         match attempt {
             Err(error) if self.confirm().await? => Err(error),
@@ -113,30 +113,30 @@ impl Attempts<'_> {
         }
     }
 
-    /// What is there, as far as is known.
+    /// The current object, possibly from the cache.
     pub(super) fn found(&self) -> Option<&Entry> {
         self.current.as_ref()
     }
 
-    /// Learns from where a kind chooses, if objects say so.
-    pub(super) async fn learn_ranges(&mut self, kind: &dyn Kind) -> Result<()> {
+    /// Loads the IP ranges that objects of the cluster define, for kinds that allocate from them.
+    pub(super) async fn load_ranges(&mut self, kind: &dyn Kind) -> Result<()> {
         let Some(of) = kind.ranges_from() else { return Ok(()) };
         let known = self.cluster.find_all(of, "").await?;
         self.taken.set_ranges(known.iter().flat_map(|object| of.ranges(object)).collect());
         Ok(())
     }
 
-    /// What others hold.
+    /// Allocations of other objects.
     pub(super) fn taken(&self) -> &AllocatedSet {
         &self.taken
     }
 
-    /// Commits the next plan under these conditions.
+    /// Adds conditions to the transaction of the next plan.
     pub(super) fn require(&mut self, conditions: Conditions) {
         self.conditions = conditions.into_all();
     }
 
-    /// Carries out what is planned. `None` if another writer was faster: plan again.
+    /// Commits a plan. `None` after a conflict with another writer: plan again.
     pub(super) async fn carry_out(&mut self, plan: Plan) -> Result<Option<Outcome>> {
         if matches!(plan.step, Step::Keep)
             && let Some(key) = self.cluster.first_taken(&plan.allocations).await?
@@ -186,10 +186,10 @@ impl Attempts<'_> {
         }
     }
 
-    /// By how much the write changes what the cluster stores. An estimate: the records of allocations are counted
-    /// as their keys alone, and exactly when the watch delivers them.
+    /// Change of the storage used by the cluster. An estimate: allocations count only with their keys here, and
+    /// exactly when the watch delivers them.
     fn growth(&self, plan: &Plan) -> Growth {
-        // A base object is not stored, so the first write of it adds a key.
+        // A shared bootstrap object is not stored in the cluster, so the first write of it adds a key.
         let is_base = |entry: &&Entry| {
             self.cluster.base().is_some_and(|base| {
                 entry.mod_revision() == base.revision() && base.contains(self.key.as_bytes())
@@ -217,7 +217,7 @@ impl Attempts<'_> {
         Some(self.conditions.iter().fold(txn, |txn, one| txn.check(one.key.as_bytes(), one.expect)))
     }
 
-    /// Takes note that somebody else holds what was to be claimed.
+    /// Marks a key as allocated by another object, after a conflict.
     async fn mark_conflict(&mut self, key: String) -> Result<()> {
         if let Some(family) = self.taken.mark_conflict(key) {
             self.cluster.load_allocated(&mut self.taken, family).await?;
@@ -230,7 +230,7 @@ impl Attempts<'_> {
         if self.left == 0 { Err(self.contention()) } else { Ok(()) }
     }
 
-    /// Others were faster, again and again.
+    /// The error after too many conflicts with other writers.
     pub(super) fn contention(&self) -> Error {
         let key = self.key.clone().into_bytes();
         Error::Store(StoreError::Contention { key, attempts: MAX_ATTEMPTS - self.left })
@@ -238,7 +238,7 @@ impl Attempts<'_> {
 }
 
 impl Cluster {
-    /// Begins to write an object.
+    /// Starts the attempts to write an object.
     pub(super) async fn attempts<'c>(
         &'c self,
         declaration: &'c Declaration,
@@ -246,7 +246,7 @@ impl Cluster {
         known: Known,
     ) -> Result<Attempts<'c>> {
         let (Get { entry: current, revision }, confirmed) = match known {
-            // Only a transaction comes of it.
+            // The transaction verifies that the object is absent.
             Known::Absent => (Get { entry: None, revision: Revision::new(0) }, true),
             Known::Nothing => (self.store.get(&key).await?, true),
             Known::Probable => (self.store.get_at(&key, At::Cached).await?, false),
@@ -277,8 +277,7 @@ impl Cluster {
         if matches!(plan.step, Step::Keep) {
             return None;
         }
-        // Claims come first: upstream complains of what is taken before it complains of the
-        // object itself.
+        // Allocations come first: kube-apiserver reports an allocated value before a conflict on the object itself.
         let mut txn = Txn::new();
         for allocation in &plan.allocations {
             txn = txn.put(self.record(allocation.clone()).expect(Expect::Absent));
@@ -300,7 +299,7 @@ impl Cluster {
         Some(txn)
     }
 
-    /// The key of the first of these that is held already.
+    /// The key of the first allocation that exists already.
     async fn first_taken(&self, allocations: &[Allocation]) -> Result<Option<String>> {
         for allocation in allocations {
             if self.store.get(&allocation.key).await?.entry.is_some() {
@@ -320,7 +319,7 @@ impl Cluster {
         }
     }
 
-    /// Adds what an object that is a allocation has only when it is written.
+    /// Adds the metadata of an allocation that is itself an object.
     pub(crate) fn complete(&self, mut object: Value) -> Value {
         let now = self.now();
         if let Some(mut meta) = MetaMut::of(&mut object) {

@@ -1,4 +1,4 @@
-//! Creation.
+//! Creating objects.
 
 use coracle_meta::name::generate_name;
 use coracle_meta::object::{Meta, ensure_namespace, fill_system_fields, wipe_system_fields};
@@ -18,23 +18,23 @@ use crate::condition::Conditions;
 use crate::error::{Error, Result};
 use crate::keys;
 
-/// How often another name is tried for an object that is to be given one.
+/// Number of names that are generated for an object with `generateName` before giving up.
 const NAME_ATTEMPTS: usize = 8;
 
-/// Whether who owns what has been noted.
+/// Whether field ownership of a new object has been computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tracking {
-    /// Not yet: whoever writes owns what it writes.
+    /// Not yet: the writer becomes the manager of all fields it has set.
     Update,
-    /// By the apply that made the object.
+    /// By server-side apply, which has made the object.
     Done,
 }
 
 impl Cluster {
-    /// Creates an object. It has been decoded; everything else happens here.
+    /// Creates a decoded object.
     ///
     /// # Errors
-    /// If it may not be, or exists already.
+    /// If the object is invalid, rejected by admission, or exists already.
     pub async fn create(&self, write: &Write<'_>, mut object: Value) -> Result<Updated> {
         if write.declaration().uuid_as_default_name && is_unnamed(&object) {
             meta_mut(&mut object)?.set_name(&self.new_uid());
@@ -62,13 +62,13 @@ impl Cluster {
         let key = keys::key(write.declaration(), write.namespace, &name);
         let known = if write.dry_run { Known::Nothing } else { Known::Absent };
         let mut attempts = self.attempts(write.declaration(), key, known).await?;
-        attempts.learn_ranges(write.kind).await?;
-        // Only a choice that turned out to be taken is made again; whoever else was faster has made
-        // the object.
+        attempts.load_ranges(write.kind).await?;
+        // The object is prepared again only after a conflict with another allocation; any other conflict means that
+        // another writer has created the object.
         let again = write.kind.ranges_from().map(|_| object.clone());
         let mut object = Some(object);
         loop {
-            // The object was valid in the first attempt, which found another one in the store.
+            // A valid object whose transaction found an existing one.
             if object.is_none() {
                 check_absent(write, &name, attempts.found())?;
             }
@@ -79,7 +79,7 @@ impl Cluster {
             let conditions = Conditions::default();
             let (object, warnings) =
                 self.prepare_new(write, candidate, attempts.taken(), &conditions).await?;
-            // An invalid object is rejected as such, whether its name exists or not.
+            // An invalid object is rejected as invalid whether or not its name exists.
             check_absent(write, &name, attempts.found())?;
             attempts.require(conditions);
             let encoded = write.encoded(&object);
@@ -87,7 +87,7 @@ impl Cluster {
             let plan = Plan { step: Step::Put(encoded.clone()), allocations, released: Vec::new() };
             let plan = if write.dry_run { plan.dry() } else { plan };
             let Some(outcome) = attempts.carry_out(plan).await? else { continue };
-            // An object that is not written has no revision but the one that the client sent.
+            // An object that is not written has only the revision that the client sent.
             let json = match outcome.changed {
                 true => encoded.stamped(outcome.revision),
                 false => encoded.with_revision(&sent_revision),
@@ -97,8 +97,8 @@ impl Cluster {
         }
     }
 
-    /// Brings a new object into the form in which it is stored, and checks that it may be.
-    /// Returns it with what the client should know.
+    /// Prepares a new object for the store, and runs admission and validation. Returns it with the warnings for the
+    /// client.
     pub(super) async fn prepare_new(
         &self,
         write: &Write<'_>,
@@ -116,7 +116,7 @@ impl Cluster {
         let mut warnings = Vec::new();
         if tracking == Tracking::Update {
             warnings.extend(keep_each_once(&mut object, Stage::AsSent));
-            // Whoever writes owns what it wrote, and not what admission adds.
+            // The manager owns the fields that it sent, without those that admission adds.
             object = Ownership::of(write).track(None, object, self.now());
         }
         let operation = Operation::Create;
@@ -132,15 +132,15 @@ impl Cluster {
         let attributes = Attributes { name: Meta::of(&object).name(), ..attributes };
         self.validate(&attributes, &object, &mut warnings).await?;
         if revision != 0 && !write.dry_run {
-            // kube-apiserver's storage says so, which is why it comes last, is an internal error, and is not said of a
-            // dry run, which does not reach the storage.
+            // This error comes from kube-apiserver's storage layer. So it comes last, is an internal error, and does
+            // not occur in a dry run, which does not reach the storage.
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Error::Unspecific(message.into()));
         }
         Ok((object, warnings))
     }
 
-    /// Adds what the client left out and what only the server says.
+    /// Sets defaults and the metadata that only the server may set.
     pub(super) fn complete_new(&self, write: &Write<'_>, mut object: Value) -> Result<Value> {
         let declaration = write.declaration();
         let mut meta = meta_mut(&mut object)?;
@@ -159,7 +159,7 @@ impl Cluster {
         Ok(object)
     }
 
-    /// Lets the kind prepare a new object, and checks that it may be.
+    /// Runs the kind's preparation, allocation and validation for a new object.
     pub(super) fn check_new(
         &self,
         write: &Write<'_>,
@@ -181,10 +181,10 @@ impl Cluster {
     }
 }
 
-/// An object that is to come into being.
+/// A new object.
 pub(super) struct Candidate<'a> {
     pub(super) object: Value,
-    /// What it is called in refusals: only the beginning of a name that is made up.
+    /// Name for errors: the prefix only for a generated name.
     pub(super) shown: &'a str,
     pub(super) tracking: Tracking,
 }
@@ -194,7 +194,7 @@ fn is_unnamed(object: &Value) -> bool {
     meta.name().is_empty() && meta.generate_name().is_empty()
 }
 
-/// Rejects a name that exists.
+/// Returns an error if the name exists.
 fn check_absent(write: &Write<'_>, name: &str, found: Option<&Entry>) -> Result<()> {
     let Some(entry) = found else { return Ok(()) };
     let subject = write.subject(name);
@@ -202,7 +202,7 @@ fn check_absent(write: &Write<'_>, name: &str, found: Option<&Entry>) -> Result<
     Err(if is_deleting { Error::BeingDeleted(subject) } else { Error::AlreadyExists(subject) })
 }
 
-/// Leaves the status as it is where nobody has written any.
+/// Resets the status to its value in an object that never had one.
 fn drop_status(write: &Write<'_>, object: &mut Value) {
     let Value::Object(fields) = object else { return };
     match write.form().unset_field("status") {
