@@ -1,4 +1,4 @@
-//! What others need to know to recognise clients of this server.
+//! ConfigMaps for authentication: client CAs for extension API servers, and token tracking.
 
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use super::ServerInfo;
 use super::objects::{SYSTEM, Seed};
 use crate::kinds::core::config_map::ConfigMap;
 
-/// Whom extension servers trust.
+/// ConfigMap with the client CAs that extension API servers trust.
 const CLIENT_AUTHORITIES: &str = "extension-apiserver-authentication";
 
-/// Since when unused tokens of service accounts have been noticed.
+/// ConfigMap with the time since which the use of legacy service account tokens has been tracked.
 const TOKEN_TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
 pub(super) fn seeds(now: Time, server_info: &ServerInfo) -> Vec<Seed> {

@@ -1,7 +1,7 @@
-//! What controllers put into every namespace, for those namespaces that every cluster begins with: pods can
-//! then be made in a new cluster at once, and thousands of idle ones need nothing to be written.
+//! Objects that controllers create in every namespace, for the initial namespaces: pods can be created in a new
+//! cluster at once, and thousands of idle clusters need no writes.
 //!
-//! Should one be deleted, or the certificates be replaced, the controllers see to it as in any namespace.
+//! If one of them is deleted, or the certificates change, the controllers act as in any other namespace.
 
 use serde_json::json;
 
@@ -10,13 +10,13 @@ use super::objects::Seed;
 use crate::kinds::core::config_map::ConfigMap;
 use crate::kinds::core::service_account::ServiceAccount;
 
-/// Who makes them where they are missing.
+/// Field manager of these objects.
 const CONTROLLERS: &str = "kube-controller-manager";
 
-/// The name of the account of pods that name none.
+/// Name of the default service account.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// The name of the ConfigMap with the certificates by which pods recognize the API server.
+/// Name of the ConfigMap with the CA certificates by which pods verify the API server.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// As `Description` in upstream's `pkg/controller/certificates/rootcacertpublisher`.
@@ -40,7 +40,7 @@ fn contents(namespace: &'static str, server_info: &ServerInfo) -> impl Iterator<
     std::iter::once(account).chain(root_ca)
 }
 
-/// Whether something of this kind and name is brought back by a controller, if its namespace is to stay.
-pub(super) fn is_missed_by_a_controller(kind: &str, name: &str) -> bool {
+/// Whether a controller restores objects of this kind and name.
+pub(super) fn is_restored_by_controller(kind: &str, name: &str) -> bool {
     matches!((kind, name), ("ServiceAccount", DEFAULT_ACCOUNT) | ("ConfigMap", ROOT_CA))
 }

@@ -1,4 +1,4 @@
-//! How the shared objects look in one cluster.
+//! The view of the shared bootstrap objects in one cluster.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::shared_objects::{SharedObjects, Since};
 use crate::cluster::uid;
 use crate::encode::Encoded;
 
-/// What all clusters share.
+/// Data that all clusters share.
 pub(crate) struct Shared {
     pub(super) made: Arc<SharedObjects>,
     pub(super) revision: Revision,
@@ -16,15 +16,15 @@ pub(crate) struct Shared {
     pub(super) since: Since,
 }
 
-/// What lies beneath the objects of one cluster.
+/// The bootstrap objects beneath the objects of one cluster.
 pub(crate) struct ClusterBase {
     shared: Arc<Shared>,
-    /// Distinguishes the cluster from all others, those that had the same id before included.
+    /// Distinguishes the cluster from all others, including former ones with the same id.
     cluster: String,
 }
 
 impl ClusterBase {
-    /// The uid is that of the cluster; empty for the default and for adopted clusters.
+    /// `uid` is that of the cluster; empty for the default cluster and for adopted ones.
     pub(crate) fn new(shared: Arc<Shared>, id: &str, uid: &str) -> Self {
         let cluster = if uid.is_empty() { id.to_owned() } else { format!("{id}/{uid}") };
         Self { shared, cluster }
@@ -66,8 +66,8 @@ impl Base for ClusterBase {
     }
 }
 
-/// FNV-1a with 128 bits, and a last stir so that all bits depend on all bytes. It must never
-/// change: identities come from it.
+/// FNV-1a with 128 bits and a finalizer, so that all bits depend on all bytes. Must never change, because UIDs are
+/// derived from it.
 pub(super) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

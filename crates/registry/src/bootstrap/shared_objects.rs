@@ -1,8 +1,8 @@
-//! The shared objects as bytes, made once for all servers of a process that begin alike.
+//! The shared bootstrap objects in encoded form, prepared once for all servers of a process with the same settings.
 //!
-//! Between two clusters they differ in their identities, for people tell clusters apart by the uid of the namespace
-//! `kube-system`, and between two servers in their age. So the bytes have places for both, as they have one for the
-//! revision.
+//! They differ between two clusters in their UIDs, because clients distinguish clusters by the UID of the namespace
+//! `kube-system`, and between two servers in their creation time. So the bytes have placeholders for both, and one
+//! for the revision.
 
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
@@ -20,20 +20,20 @@ use crate::error::{Error, Result};
 use crate::keys;
 use crate::network::ServiceNetwork;
 
-/// Stands where each cluster has its own.
+/// Placeholder for the UID.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 
-/// Stands where each server has the time of its beginning: 2000-01-01T00:00:00Z.
+/// Placeholder for the creation time: 2000-01-01T00:00:00Z.
 const NO_TIME: Time = Time(946_684_800);
 
-/// How much of a time is the day.
+/// Length of the date in a timestamp.
 const DAY_LENGTH: usize = "2000-01-01".len();
 
-/// What was made last. Most processes have one server, and those with many have many that are alike, so that all
-/// but the first begin sooner and share the memory.
+/// The objects of the last server. Most processes have one server; in a process with many servers they mostly have
+/// the same settings, so that all but the first start faster and share the memory.
 static LAST: Mutex<Option<Arc<SharedObjects>>> = Mutex::new(None);
 
-/// The objects of servers that say this of themselves.
+/// The objects of servers with the same settings.
 pub(crate) struct SharedObjects {
     server_info: ServerInfo,
     network: ServiceNetwork,
@@ -42,13 +42,13 @@ pub(crate) struct SharedObjects {
 }
 
 impl SharedObjects {
-    /// The objects of such a server.
+    /// The objects of a server with these settings.
     pub(super) fn of(registry: &Registry, server_info: &ServerInfo) -> Result<Arc<Self>> {
-        Self::again(&LAST, registry, server_info)
+        Self::cached(&LAST, registry, server_info)
     }
 
-    /// What was made last if that is for such a server, or else what is made now.
-    fn again(
+    /// The cached objects if they have the same settings, otherwise new ones.
+    fn cached(
         last: &Mutex<Option<Arc<Self>>>,
         registry: &Registry,
         server_info: &ServerInfo,
@@ -74,21 +74,21 @@ impl SharedObjects {
         &self.objects
     }
 
-    /// By which a change is noticed.
+    /// Digest by which changes are detected.
     pub(super) fn digest(&self) -> &str {
         &self.digest
     }
 }
 
-/// The objects, by their keys.
+/// The objects by key.
 pub(super) struct Objects(BTreeMap<Vec<u8>, Template>);
 
 impl Objects {
-    /// Makes them, as a client's creation would.
+    /// Prepares the objects as create requests would.
     fn make(scratch_cluster: &Cluster, server_info: &ServerInfo) -> Result<Self> {
         let mut made = BTreeMap::new();
         for seed in objects::all(scratch_cluster, server_info) {
-            let object = seed.grow(scratch_cluster)?;
+            let object = seed.prepare(scratch_cluster)?;
             let declaration = seed.kind.declaration();
             for allocation in seed.kind.allocations(&object) {
                 if let Record::Object(held) = allocation.record {
@@ -106,7 +106,7 @@ impl Objects {
         self.0.get(key)
     }
 
-    /// The keys in a range, in their order.
+    /// Keys in a range, in order.
     pub(super) fn keys(&self, range: impl RangeBounds<Vec<u8>>) -> impl Iterator<Item = &[u8]> {
         self.0.range(range).map(|(key, _)| key.as_slice())
     }
@@ -117,11 +117,11 @@ impl Objects {
     }
 }
 
-/// An encoded object, and where in it is what differs.
+/// An encoded object and the offsets of its placeholders.
 pub(super) struct Template {
     encoded: Encoded,
     uid_at: usize,
-    /// Where a time is, and how much of it: some say the day only.
+    /// Offset and length of each time: some values contain only the date.
     times: Vec<(usize, usize)>,
 }
 
@@ -137,7 +137,7 @@ impl Template {
         Ok(Self { encoded, uid_at, times })
     }
 
-    /// The object of one cluster that began at some time.
+    /// The object of one cluster, with its creation time.
     pub(super) fn filled(&self, uid: &str, since: &Since) -> Encoded {
         let mut bytes = self.encoded.bytes.to_vec();
         let mut fill = |at: usize, text: &str| bytes[at..at + text.len()].copy_from_slice(text.as_bytes());
@@ -151,11 +151,11 @@ fn corrupt(reason: String) -> Error {
     Error::Corrupt { key: "bootstrap".into(), reason }
 }
 
-/// When a server began, as it is written.
+/// The creation time of bootstrap objects, as text.
 pub(super) struct Since(String);
 
 impl Since {
-    /// Years have four digits.
+    /// Fails unless the year has four digits.
     pub(super) fn new(time: Time) -> Result<Self> {
         let text = time.to_string();
         if text.len() != NO_TIME.to_string().len() {
@@ -173,7 +173,7 @@ mod tests {
     const SOME_TIME: Time = Time(1_794_918_896);
 
     #[tokio::test]
-    async fn objects_are_as_if_made_when_their_server_began() {
+    async fn objects_have_the_creation_time_of_their_server() {
         let registry = Registry::in_memory();
         let endpoint = super::super::Endpoint::new("192.0.2.1:6443".parse().unwrap());
         let server_info =
@@ -189,10 +189,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_that_are_alike_share_what_is_made() {
+    async fn servers_with_equal_settings_share_objects() {
         let last = Mutex::new(None);
         let made = |server_info: &ServerInfo| {
-            SharedObjects::again(&last, &Registry::in_memory(), server_info).unwrap()
+            SharedObjects::cached(&last, &Registry::in_memory(), server_info).unwrap()
         };
         let (one, other) = (made(&ServerInfo::default()), made(&ServerInfo::default()));
         assert!(Arc::ptr_eq(&one, &other));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_does_not_fit_is_refused() {
+    fn time_with_five_digit_year_is_rejected() {
         assert!(Since::new(Time(300_000_000_000)).is_err());
     }
 }
