@@ -1,4 +1,4 @@
-//! Definitions that were compiled, for whoever asks next.
+//! Cache of compiled CustomResourceDefinitions.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,15 +10,15 @@ use coracle_store::{Entry, Revision};
 use super::definition::{Definition, Served, fingerprint};
 use crate::error::Result;
 
-/// How many definitions are kept in one generation, of which there are two. One that was used takes a
-/// fraction of its text, so that this is some tens of megabytes if all are large and in use.
+/// Number of definitions in one generation, of which there are two. A definition in use takes a fraction of its text,
+/// so this is some tens of megabytes if all are large and in use.
 const GENERATION: usize = 512;
 
-/// How many writes of definitions are known to be one of those. They take some hundred bytes each, and
+/// Number of writes of definitions that are mapped to a cached definition. Each takes some hundred bytes, and
 /// clusters share definitions but not writes.
 const KNOWN_WRITES: usize = 8 * GENERATION;
 
-/// What is caches. What nobody asked for while a whole generation was filled is forgotten.
+/// The cache. Entries that are not used while a whole generation fills up are evicted.
 #[derive(Default)]
 pub(crate) struct Definitions {
     caches: Mutex<Caches>,
@@ -26,14 +26,14 @@ pub(crate) struct Definitions {
 
 #[derive(Default)]
 struct Caches {
-    /// By the name and the revision of their write, which is of one cluster only.
+    /// By name and revision of the write, which belongs to one cluster.
     writes: Generations<(Box<[u8]>, Revision), Option<Served>>,
-    /// By what they say.
+    /// By content.
     definitions: Generations<u64, Arc<Definition>>,
 }
 
 impl Definitions {
-    /// What is served of a definition, if anything.
+    /// The served kind of a stored definition, if it is established.
     pub(super) fn of(&self, entry: &Entry) -> Result<Option<Served>> {
         let write = (entry.key().into(), entry.mod_revision());
         if let Some(known) = self.lock().writes.find(&write, KNOWN_WRITES) {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_stays_and_the_rest_goes() {
+    fn used_entries_are_kept_and_others_are_evicted() {
         let mut caches = Generations::default();
         for number in 0..100 {
             caches.keep(number, number, 4);
