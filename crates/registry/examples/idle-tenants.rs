@@ -1,5 +1,5 @@
-//! What a cluster costs that nobody has written to: bytes in the store, memory, and the time to
-//! its first answer. `cargo run --release -p coracle-registry --example idle-tenants [COUNT]`
+//! Measures the cost of a cluster without writes: bytes in the store, memory, and the time to its first response.
+//! `cargo run --release -p coracle-registry --example idle-tenants [COUNT]`
 
 #![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
 #![expect(clippy::unwrap_used, reason = "it is run by hand, and a failure is shown as it is")]
@@ -24,7 +24,7 @@ async fn main() {
     registry.bootstrap(&server_info).await.unwrap();
     println!("objects of all clusters made in {:?}", clock.now().since(began));
 
-    // Whatever is made on first use is not a tenant's.
+    // Data that is created on first use and shared by all tenants.
     registry.create_cluster("first", LimitsChange::default()).await.unwrap();
     let first = registry.cluster("first").unwrap();
     first.get(&Namespace, "", "default", None).await.unwrap();
@@ -53,7 +53,7 @@ async fn main() {
     println!("first answer: {:?} on average, within {slowest:?} (clock of 1 ms)", took / count as u32);
 }
 
-/// Pages of memory that this process has, as Linux tells; 0 elsewhere.
+/// Resident memory of this process in pages on Linux; 0 on other systems.
 fn resident_bytes() -> u64 {
     const PAGE_BYTES: u64 = 4096;
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();

@@ -222,7 +222,7 @@ async fn interrupted_deletion_is_completed_by_the_next_start() {
 }
 
 #[tokio::test]
-async fn servers_over_one_store_learn_of_each_others_clusters() {
+async fn servers_on_one_store_see_each_others_clusters() {
     let (store, one) = open();
     let other = another(&store);
     other.open_clusters().await.unwrap();
@@ -364,7 +364,7 @@ async fn usage_equals_what_is_stored_after_concurrent_writes() {
             tokio::task::yield_now().await;
         }
         let fresh = another(&store);
-        assert_eq!(fresh.cluster_info(id).await.unwrap().usage, stored, "summed up anew");
+        assert_eq!(fresh.cluster_info(id).await.unwrap().usage, stored, "computed again");
     }
 }
 
@@ -374,7 +374,7 @@ async fn cycles_of_creation_and_deletion_leave_no_key_and_no_memory() {
     registry.open_clusters().await.unwrap();
     let before = store.count("", At::Latest).await.unwrap().count;
     for cycle in 0..CYCLES {
-        // Some ids come again.
+        // Some ids are reused.
         let id = format!("t{}", cycle % 700);
         registry.create_cluster(&id, DEFAULT_LIMITS).await.unwrap();
         let cluster = registry.cluster(&id).unwrap();
