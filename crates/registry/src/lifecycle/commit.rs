@@ -49,7 +49,7 @@ impl Plan {
     }
 }
 
-/// What the caller assumes about the stored object.
+/// Assumption of the caller about the stored object.
 pub(super) enum Known {
     /// Nothing: the latest state has to be read.
     Nothing,

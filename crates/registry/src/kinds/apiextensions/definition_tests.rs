@@ -1,4 +1,4 @@
-//! Definitions, some with the one they take the place of, with what upstream says of them.
+//! Definitions, some with the one that they replace, and kube-apiserver's errors for them.
 
 use coracle_meta::field::ErrorList;
 use serde_json::Value;
@@ -34,7 +34,7 @@ fn said(new: &str, old: Option<&str>) -> Vec<String> {
 }
 
 #[test]
-fn definitions_fare_as_they_do_upstream() {
+fn definitions_have_the_errors_of_kube_apiserver() {
     let mut wrong = Vec::new();
     for case in include_str!("definitions.txt").split("\n\n").filter(|case| !case.trim().is_empty()) {
         let mut lines = case.lines().peekable();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of SelfSubjectReview objects.
 pub struct SelfSubjectReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -10,7 +10,7 @@ use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// The kind.
+/// [`Kind`] of LocalSubjectAccessReview objects.
 pub struct LocalSubjectAccessReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

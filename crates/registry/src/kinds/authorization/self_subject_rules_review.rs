@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of SelfSubjectRulesReview objects.
 pub struct SelfSubjectRulesReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

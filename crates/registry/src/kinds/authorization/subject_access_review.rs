@@ -9,7 +9,7 @@ use super::attributes;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of SubjectAccessReview objects.
 pub struct SubjectAccessReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

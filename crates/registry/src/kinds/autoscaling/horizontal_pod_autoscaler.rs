@@ -18,7 +18,7 @@ use crate::view;
 /// How busy CPUs are to be when nothing else is asked for.
 pub(super) const DEFAULT_CPU_UTILIZATION: i64 = 80;
 
-/// The kind.
+/// [`Kind`] of HorizontalPodAutoscaler objects.
 pub struct HorizontalPodAutoscaler;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

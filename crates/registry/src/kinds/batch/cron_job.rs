@@ -17,7 +17,7 @@ use crate::{internal_types, view};
 /// The Jobs' names are this one with eleven characters more, and 63 are allowed.
 const MAX_NAME_BYTES: usize = 52;
 
-/// The kind.
+/// [`Kind`] of CronJob objects.
 pub struct CronJob;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

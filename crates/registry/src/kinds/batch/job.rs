@@ -22,7 +22,7 @@ use crate::{internal_types, view};
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
-/// The kind.
+/// [`Kind`] of Job objects.
 pub struct Job;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -52,7 +52,7 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// The kind.
+/// [`Kind`] of CertificateSigningRequest objects.
 pub struct CertificateSigningRequest;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of Lease objects.
 pub struct Lease;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
