@@ -59,7 +59,7 @@ pub(super) fn check(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Rejects DELETE and CONNECT in rules of mutating policies.
+/// Rejects DELETE in rules of mutating policies: a deleted object cannot be changed.
 pub(super) fn check_mutable_operations(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("resourceRules.operations");
     for rule in view::items(matcher, &["resourceRules"]) {

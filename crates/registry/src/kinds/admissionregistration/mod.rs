@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::view;
 
-/// Suffix of names that are reserved for policies and webhooks from static manifest files.
+/// Suffix of names that are reserved for configurations from static manifest files.
 const STATIC_SUFFIX: &str = ".static.k8s.io";
 
 /// Warning about a name with the reserved suffix.

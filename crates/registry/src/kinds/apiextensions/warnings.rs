@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::walk;
 use crate::view;
 
-/// Warns of unknown formats that the old definition does not have. kube-apiserver counts occurrences in a schema once
-/// if all versions share it, and per version otherwise.
+/// Warns of unknown formats that the old definition does not have. kube-apiserver warns once per occurrence; a schema
+/// that all versions share counts once.
 pub(super) fn of(new: &Value, old: Option<&Value>) -> Vec<String> {
     let known = old.map(unknown_formats).unwrap_or_default();
     let found = unknown_formats(new).into_iter().filter(|format| !known.contains(format));

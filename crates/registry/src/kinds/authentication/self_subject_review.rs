@@ -1,4 +1,4 @@
-//! SelfSubjectReview: who the server takes the client for. Created to be answered, never kept.
+//! SelfSubjectReview: the user of the request. Created for its response, never stored.
 
 use std::sync::LazyLock;
 

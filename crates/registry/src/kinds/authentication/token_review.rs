@@ -1,6 +1,6 @@
-//! TokenReview: whose token this is. Created to be answered, never kept.
+//! TokenReview: authenticates a token. Created for its response, never stored.
 //!
-//! A missing token is a bad request, not an invalid object, and so is left to who answers.
+//! A missing token is a bad request rather than an invalid object, so the handler of the review checks it.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! LocalSubjectAccessReview: whether somebody may do something in a namespace. Created to be answered, never kept.
+//! LocalSubjectAccessReview: whether a subject has access in a namespace. Created for its response, never stored.
 
 use std::sync::LazyLock;
 
@@ -47,7 +47,7 @@ impl Kind for LocalSubjectAccessReview {
     }
 }
 
-/// Only the namespace of the review can be asked about.
+/// Requires attributes in the namespace of the review.
 fn check_namespace(object: &Value, errors: &mut ErrorList) {
     if let Some(attributes) = view::at(object, &["spec", "resourceAttributes"]) {
         let namespace = view::text(attributes, &["namespace"]);

@@ -1,4 +1,4 @@
-//! SelfSubjectAccessReview: whether the client may do something. Created to be answered, never kept.
+//! SelfSubjectAccessReview: whether the user of the request has access. Created for its response, never stored.
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
-//! SelfSubjectRulesReview: what the client may do in a namespace. Created to be answered, never
-//! kept. A missing namespace is a bad request, not an invalid object, and so is left to who
-//! answers.
+//! SelfSubjectRulesReview: the rules of the user of the request in a namespace. Created for its response, never
+//! stored. A missing namespace is a bad request rather than an invalid object, so the handler of the review checks
+//! it.
 
 use std::sync::LazyLock;
 

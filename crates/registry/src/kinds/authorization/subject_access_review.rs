@@ -1,4 +1,4 @@
-//! SubjectAccessReview: whether somebody may do something. Created to be answered, never kept.
+//! SubjectAccessReview: whether a subject has access. Created for its response, never stored.
 
 use std::sync::LazyLock;
 
