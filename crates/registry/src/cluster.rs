@@ -18,7 +18,7 @@ use crate::bootstrap::{ClusterBase, Shared};
 use crate::clusters::{
     ClusterLimits, DEFAULT_CLUSTER, Directory, Growth, KnownCluster, RECORDS, Reservation, Usage,
 };
-use crate::crd::Definitions;
+use crate::crd::CompiledCache;
 use crate::error::{Error, Result, Subject};
 use crate::lifecycle::Write;
 use crate::network::ServiceNetwork;
@@ -40,7 +40,7 @@ pub struct Registry {
     base: Arc<OnceLock<Arc<Shared>>>,
     admission: Option<Arc<dyn Admission>>,
     trees: Arc<ParseCache<Value>>,
-    definitions: Arc<Definitions>,
+    definitions: Arc<CompiledCache>,
     directory: Arc<Directory>,
     usage: Arc<Usage>,
     allocations: Arc<AllocationMetrics>,
@@ -255,7 +255,7 @@ pub struct Cluster {
     base: Option<Arc<ClusterBase>>,
     admission: Option<Arc<dyn Admission>>,
     trees: Arc<ParseCache<Value>>,
-    definitions: Arc<Definitions>,
+    definitions: Arc<CompiledCache>,
     pub(crate) allocations: Arc<AllocationMetrics>,
 }
 
@@ -333,7 +333,7 @@ impl Cluster {
         Self { admission: None, ..self.clone() }
     }
 
-    pub(crate) fn definitions(&self) -> &Definitions {
+    pub(crate) fn definitions(&self) -> &CompiledCache {
         &self.definitions
     }
 

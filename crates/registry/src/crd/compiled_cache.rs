@@ -20,7 +20,7 @@ const KNOWN_WRITES: usize = 8 * GENERATION;
 
 /// The cache. Entries that are not used while a whole generation fills up are evicted.
 #[derive(Default)]
-pub(crate) struct Definitions {
+pub(crate) struct CompiledCache {
     caches: Mutex<Caches>,
 }
 
@@ -32,7 +32,7 @@ struct Caches {
     definitions: Generations<u64, Arc<Definition>>,
 }
 
-impl Definitions {
+impl CompiledCache {
     /// The served kind of a stored definition, if it is established.
     pub(super) fn of(&self, entry: &Entry) -> Result<Option<Served>> {
         let write = (entry.key().into(), entry.mod_revision());

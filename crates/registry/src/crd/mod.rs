@@ -16,7 +16,7 @@ mod custom_kind;
 mod definition;
 mod scale;
 
-pub(crate) use compiled_cache::Definitions;
+pub(crate) use compiled_cache::CompiledCache;
 
 use std::sync::Arc;
 
