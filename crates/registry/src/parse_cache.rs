@@ -54,9 +54,9 @@ impl<T> ParseCache<T> {
         if let Some(known) = self.lock().find(hash, &bytes, self.generation_bytes) {
             return Ok(known);
         }
-        let made = Arc::new(make(entry)?);
-        self.lock().keep(hash, entry.clone(), made.clone(), self.generation_bytes);
-        Ok(made)
+        let value = Arc::new(make(entry)?);
+        self.lock().keep(hash, entry.clone(), value.clone(), self.generation_bytes);
+        Ok(value)
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations<T>> {
@@ -66,22 +66,22 @@ impl<T> ParseCache<T> {
 
 impl<T> Generations<T> {
     fn find(&mut self, hash: u32, bytes: &[u8], limit: usize) -> Option<Arc<T>> {
-        if let Some((entry, made)) = self.young.get(&hash) {
-            return (*entry.value_bytes() == *bytes).then(|| made.clone());
+        if let Some((entry, value)) = self.young.get(&hash) {
+            return (*entry.value_bytes() == *bytes).then(|| value.clone());
         }
-        let (entry, made) = self.old.get(&hash).filter(|(entry, _)| *entry.value_bytes() == *bytes)?.clone();
-        self.keep(hash, entry, made.clone(), limit);
-        Some(made)
+        let (entry, value) = self.old.get(&hash).filter(|(entry, _)| *entry.value_bytes() == *bytes)?.clone();
+        self.keep(hash, entry, value.clone(), limit);
+        Some(value)
     }
 
-    fn keep(&mut self, hash: u32, entry: Entry, made: Arc<T>, limit: usize) {
+    fn keep(&mut self, hash: u32, entry: Entry, value: Arc<T>, limit: usize) {
         let size = entry.value_len();
         if self.young_bytes + size > limit {
             self.old = mem::take(&mut self.young);
             self.young_bytes = 0;
         }
         self.young_bytes += size;
-        if let Some((replaced, _)) = self.young.insert(hash, (entry, made)) {
+        if let Some((replaced, _)) = self.young.insert(hash, (entry, value)) {
             self.young_bytes -= replaced.value_len();
         }
     }

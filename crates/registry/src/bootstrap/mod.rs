@@ -61,18 +61,18 @@ impl Registry {
     }
 
     async fn shared(&self, server_info: &ServerInfo) -> Result<Shared> {
-        let made = SharedObjects::of(self, server_info)?;
+        let shared_objects = SharedObjects::of(self, server_info)?;
         loop {
             let (record, revision) = self.origin().await?;
-            let unchanged = revision.filter(|_| record.digest() == made.digest());
+            let unchanged = revision.filter(|_| record.digest() == shared_objects.digest());
             let noted = match unchanged {
                 Some(revision) => Some(revision),
-                None => self.note(&record.clone().with_digest(made.digest()), revision).await?,
+                None => self.note(&record.clone().with_digest(shared_objects.digest()), revision).await?,
             };
             // After a conflict with another server, the record of that one is used.
             if let Some(revision) = noted {
                 let since = Since::new(record.since())?;
-                return Ok(Shared { made, revision, seed: record.seed().to_owned(), since });
+                return Ok(Shared { shared_objects, revision, seed: record.seed().to_owned(), since });
             }
         }
     }

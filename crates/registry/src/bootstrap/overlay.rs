@@ -10,7 +10,7 @@ use crate::encode::Encoded;
 
 /// Data that all clusters share.
 pub(crate) struct Shared {
-    pub(super) made: Arc<SharedObjects>,
+    pub(super) shared_objects: Arc<SharedObjects>,
     pub(super) revision: Revision,
     pub(super) seed: String,
     pub(super) since: Since,
@@ -31,8 +31,8 @@ impl ClusterBase {
     }
 
     pub(super) fn encoded(&self, key: &[u8]) -> Option<Encoded> {
-        let Shared { made, seed, since, .. } = &*self.shared;
-        let template = made.objects().get(key)?;
+        let Shared { shared_objects, seed, since, .. } = &*self.shared;
+        let template = shared_objects.objects().get(key)?;
         let identity = fingerprint([seed.as_bytes(), self.cluster.as_bytes(), key]);
         Some(template.filled(&uid((identity >> 64) as u64, identity as u64), since))
     }
@@ -57,11 +57,11 @@ impl Base for ClusterBase {
     }
 
     fn contains(&self, key: &[u8]) -> bool {
-        self.shared.made.objects().get(key).is_some()
+        self.shared.shared_objects.objects().get(key).is_some()
     }
 
     fn keys(&self, prefix: &[u8]) -> Vec<Vec<u8>> {
-        let from = self.shared.made.objects().keys(prefix.to_vec()..);
+        let from = self.shared.shared_objects.objects().keys(prefix.to_vec()..);
         from.take_while(|key| key.starts_with(prefix)).map(<[u8]>::to_vec).collect()
     }
 }

@@ -56,18 +56,18 @@ impl SharedObjects {
         let last = || last.lock().unwrap_or_else(PoisonError::into_inner);
         let scratch_cluster = registry.scratch_cluster(NO_TIME)?;
         let network = scratch_cluster.service_network();
-        if let Some(made) = &*last()
-            && made.server_info == *server_info
-            && made.network == *network
+        if let Some(shared) = &*last()
+            && shared.server_info == *server_info
+            && shared.network == *network
         {
-            return Ok(Arc::clone(made));
+            return Ok(Arc::clone(shared));
         }
         let objects = Objects::make(&scratch_cluster, server_info)?;
         let digest = objects.digest();
-        let made =
+        let shared =
             Arc::new(Self { server_info: server_info.clone(), network: network.clone(), objects, digest });
-        *last() = Some(Arc::clone(&made));
-        Ok(made)
+        *last() = Some(Arc::clone(&shared));
+        Ok(shared)
     }
 
     pub(super) fn objects(&self) -> &Objects {
@@ -86,20 +86,21 @@ pub(super) struct Objects(BTreeMap<Vec<u8>, Template>);
 impl Objects {
     /// Prepares the objects as create requests would.
     fn make(scratch_cluster: &Cluster, server_info: &ServerInfo) -> Result<Self> {
-        let mut made = BTreeMap::new();
+        let mut templates = BTreeMap::new();
         for seed in objects::all(scratch_cluster, server_info) {
             let object = seed.prepare(scratch_cluster)?;
             let declaration = seed.kind.declaration();
             for allocation in seed.kind.allocations(&object) {
                 if let Record::Object(held) = allocation.record {
-                    made.insert(allocation.key.into_bytes(), Template::of(scratch_cluster.complete(held))?);
+                    templates
+                        .insert(allocation.key.into_bytes(), Template::of(scratch_cluster.complete(held))?);
                 }
             }
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let key = keys::key(declaration, seed.namespace, name);
-            made.insert(key.into_bytes(), Template::of(object)?);
+            templates.insert(key.into_bytes(), Template::of(object)?);
         }
-        Ok(Self(made))
+        Ok(Self(templates))
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Template> {
@@ -179,11 +180,11 @@ mod tests {
         let server_info =
             ServerInfo { endpoint, client_ca: Some("a certificate".into()), ..ServerInfo::default() };
         let then = Objects::make(&registry.scratch_cluster(SOME_TIME).unwrap(), &server_info).unwrap();
-        let made = SharedObjects::of(&registry, &server_info).unwrap();
+        let shared = SharedObjects::of(&registry, &server_info).unwrap();
         let since = Since::new(SOME_TIME).unwrap();
-        assert_eq!(then.0.len(), made.objects.0.len());
+        assert_eq!(then.0.len(), shared.objects.0.len());
         for (key, template) in &then.0 {
-            let filled = made.objects.get(key).unwrap().filled(NO_UID, &since);
+            let filled = shared.objects.get(key).unwrap().filled(NO_UID, &since);
             assert_eq!(filled.bytes, template.encoded.bytes, "{}", String::from_utf8_lossy(key));
         }
     }
@@ -191,14 +192,14 @@ mod tests {
     #[tokio::test]
     async fn servers_with_equal_settings_share_objects() {
         let last = Mutex::new(None);
-        let made = |server_info: &ServerInfo| {
+        let shared = |server_info: &ServerInfo| {
             SharedObjects::cached(&last, &Registry::in_memory(), server_info).unwrap()
         };
-        let (one, other) = (made(&ServerInfo::default()), made(&ServerInfo::default()));
+        let (one, other) = (shared(&ServerInfo::default()), shared(&ServerInfo::default()));
         assert!(Arc::ptr_eq(&one, &other));
         let server_info = ServerInfo { client_ca: Some("a certificate".into()), ..ServerInfo::default() };
-        assert_ne!(made(&server_info).digest(), one.digest());
-        assert_eq!(made(&ServerInfo::default()).digest(), one.digest());
+        assert_ne!(shared(&server_info).digest(), one.digest());
+        assert_eq!(shared(&ServerInfo::default()).digest(), one.digest());
     }
 
     #[test]

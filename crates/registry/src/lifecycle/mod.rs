@@ -12,7 +12,7 @@ mod follow;
 mod list;
 mod owner_references;
 mod ownership;
-mod prepared;
+mod prepare;
 mod read;
 mod rewrite;
 mod scale;
