@@ -33,12 +33,12 @@ async fn main() {
     let mut slowest = Duration::ZERO;
     let began = clock.now();
     for n in 0..count {
-        let asked = clock.now();
+        let started = clock.now();
         let id = format!("tenant-{n}");
         registry.create_cluster(&id, LimitsChange::default()).await.unwrap();
         let cluster = registry.cluster(&id).unwrap();
         cluster.get(&Namespace, "", "default", None).await.unwrap();
-        slowest = slowest.max(clock.now().since(asked));
+        slowest = slowest.max(clock.now().since(started));
         clusters.push(cluster);
     }
     let took = clock.now().since(began);

@@ -129,8 +129,8 @@ fn struct_definition(
 
 /// The required fields in the order of the Go struct, which is mostly that of their numbers.
 fn required(one: &Type) -> Vec<&'static str> {
-    if let Some(told) = one.attributes.required_order() {
-        return told.collect();
+    if let Some(explicit) = one.attributes.required_order() {
+        return explicit.collect();
     }
     fn walk(entries: &[Entry], order: &mut Vec<usize>) {
         for entry in entries {

@@ -243,8 +243,8 @@ mod tests {
         let meter = Meter::of(group, plural, Time(0));
         let usage = meter.usage(object);
         assert!(usage.keys().all(|name| meter.counts(name)), "{usage:?}");
-        let shown: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
-        assert_eq!(shown, expected);
+        let printed: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        assert_eq!(printed, expected);
     }
 
     #[test]

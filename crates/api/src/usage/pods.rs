@@ -104,8 +104,9 @@ pub(super) fn missing(pod: &Value, limited: &[&str]) -> Option<String> {
     for list in ["containers", "initContainers"] {
         for container in view::items(pod, &["spec", list]) {
             let own = |side| amounts(container, &["resources", side]);
-            let said = compute(&own("requests"), &own("limits"));
-            for name in REQUIRED.iter().filter(|name| limited.contains(name) && !said.contains_key(**name)) {
+            let stated = compute(&own("requests"), &own("limits"));
+            for name in REQUIRED.iter().filter(|name| limited.contains(name) && !stated.contains_key(**name))
+            {
                 missing.entry(name).or_default().insert(view::text(container, &["name"]));
             }
         }
@@ -131,10 +132,10 @@ mod tests {
             "limits": {"cpu": "2", "example.com/gpu": "2"},
         });
         let pod = json!({"spec": {"containers": [{"resources": resources}]}});
-        let shown: Vec<String> =
+        let printed: Vec<String> =
             usage(&pod, Time(0)).iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         assert_eq!(
-            shown,
+            printed,
             [
                 "count/pods=1",
                 "cpu=1",

@@ -102,6 +102,6 @@ fn misfit(path: &str, found: &Value, expected: &str) -> String {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let shown = coracle_meta::json_path::text(found);
-    format!("{path} accessor error: {shown} is of the type {kind}, expected {expected}")
+    let printed = coracle_meta::json_path::text(found);
+    format!("{path} accessor error: {printed} is of the type {kind}, expected {expected}")
 }

@@ -41,8 +41,8 @@ impl Cluster {
         }
         let meta = Meta::of(&object);
         if !meta.name().is_empty() || meta.generate_name().is_empty() {
-            let shown = meta.name().to_owned();
-            return self.create_named(write, object, &shown).await;
+            let display_name = meta.name().to_owned();
+            return self.create_named(write, object, &display_name).await;
         }
         let prefix = meta.generate_name().to_owned();
         for _ in 0..NAME_ATTEMPTS {
@@ -56,7 +56,7 @@ impl Cluster {
         Err(Error::NoFreeName(write.subject(&prefix)))
     }
 
-    async fn create_named(&self, write: &Write<'_>, object: Value, shown: &str) -> Result<Updated> {
+    async fn create_named(&self, write: &Write<'_>, object: Value, display_name: &str) -> Result<Updated> {
         let meta = Meta::of(&object);
         let (name, sent_revision) = (meta.name().to_owned(), meta.resource_version().to_owned());
         let key = keys::key(write.declaration(), write.namespace, &name);
@@ -75,7 +75,7 @@ impl Cluster {
             let Some(new) = object.take().or_else(|| again.clone()) else {
                 return Err(attempts.contention());
             };
-            let candidate = Candidate { object: new, shown, tracking: Tracking::Update };
+            let candidate = Candidate { object: new, display_name, tracking: Tracking::Update };
             let conditions = Conditions::default();
             let (object, warnings) =
                 self.prepare_new(write, candidate, attempts.taken(), &conditions).await?;
@@ -106,9 +106,9 @@ impl Cluster {
         taken: &AllocatedSet,
         conditions: &Conditions,
     ) -> Result<(Value, Vec<String>)> {
-        let Candidate { object, shown, tracking } = candidate;
+        let Candidate { object, display_name, tracking } = candidate;
         if let Some(why) = write.kind.creation_refused() {
-            return Err(Error::Forbidden { subject: write.subject(shown), message: why.to_owned() });
+            return Err(Error::Forbidden { subject: write.subject(display_name), message: why.to_owned() });
         }
         let revision = Meta::of(&object).resource_version().parse::<u64>().unwrap_or(0);
         let is_unlabelled = Meta::of(&object).labels().is_none_or(Map::is_empty);
@@ -120,7 +120,8 @@ impl Cluster {
             object = Ownership::of(write).track(None, object, self.now());
         }
         let operation = Operation::Create;
-        let attributes = Attributes { cluster: self, write, operation, name: shown, old: None, conditions };
+        let attributes =
+            Attributes { cluster: self, write, operation, name: display_name, old: None, conditions };
         self.mutate(&attributes, &mut object, &mut warnings).await?;
         warnings.extend(keep_each_once(&mut object, Stage::AfterAdmission));
         if is_unlabelled {
@@ -185,7 +186,7 @@ impl Cluster {
 pub(super) struct Candidate<'a> {
     pub(super) object: Value,
     /// Name for errors: the prefix only for a generated name.
-    pub(super) shown: &'a str,
+    pub(super) display_name: &'a str,
     pub(super) tracking: Tracking,
 }
 

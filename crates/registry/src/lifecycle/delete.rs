@@ -138,16 +138,16 @@ impl Cluster {
         if !is_definition || Meta::of(&object).is_deleting() {
             changed |= set_propagation(write, options, &mut meta_mut(&mut object)?);
         }
-        let kept = Meta::of(&object).finalizers().next().is_some() || write.kind.is_held(&object);
-        if kept && !Meta::of(&object).is_deleting() {
+        let must_stay = Meta::of(&object).finalizers().next().is_some() || write.kind.is_held(&object);
+        if must_stay && !Meta::of(&object).is_deleting() {
             self.mark(write, &mut object, 0)?;
             changed = true;
-        } else if kept && Meta::of(&object).deletion_grace_period_seconds().is_none() {
+        } else if must_stay && Meta::of(&object).deletion_grace_period_seconds().is_none() {
             // The second deletion of a CustomResourceDefinition.
             meta_mut(&mut object)?.set_deletion_grace_period_seconds(Some(0));
             changed = true;
         }
-        Ok(Planned { object, changed, gone: !kept && grace_s == 0 })
+        Ok(Planned { object, changed, gone: !must_stay && grace_s == 0 })
     }
 
     fn mark(&self, write: &Write<'_>, object: &mut Value, grace_s: i64) -> Result<()> {

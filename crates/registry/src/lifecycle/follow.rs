@@ -153,10 +153,10 @@ mod tests {
     async fn follow_delivers_existing_objects_and_then_changes() {
         let cluster = Registry::in_memory().cluster("default").unwrap();
         cluster.create(&write(&ClusterRole, ""), json!({"metadata": {"name": "a"}})).await.unwrap();
-        let mut told = Vec::new();
-        let tell = |place: Place<'_>, _: &Entry| told.push(place.name.to_owned());
+        let mut names = Vec::new();
+        let tell = |place: Place<'_>, _: &Entry| names.push(place.name.to_owned());
         let mut watch = cluster.follow_group(GROUP, tell).await.unwrap();
-        assert_eq!(told, ["a"]);
+        assert_eq!(names, ["a"]);
         assert_eq!(arrived(&mut watch, 0).await, [""; 0]);
         cluster.create(&write(&Role, "ns"), json!({"metadata": {"name": "b"}})).await.unwrap();
         cluster.delete(&write(&ClusterRole, ""), "a", &DeleteOptions::default()).await.unwrap();

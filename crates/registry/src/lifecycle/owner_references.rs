@@ -26,16 +26,16 @@ pub(super) fn keep_each_once(object: &mut Value, stage: Stage) -> Option<String>
     if owners.len() < 2 {
         return None;
     }
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut unique: Vec<Value> = Vec::with_capacity(owners.len());
     let mut again: Vec<String> = Vec::new();
     for owner in std::mem::take(owners) {
-        if kept.contains(&owner) {
+        if unique.contains(&owner) {
             again.push(owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
         } else {
-            kept.push(owner);
+            unique.push(owner);
         }
     }
-    *owners = kept;
+    *owners = unique;
     (!again.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, \
@@ -56,10 +56,10 @@ mod tests {
     fn only_equal_owner_references_are_removed() {
         let (a, other) = (json!({"uid": "a", "name": "x"}), json!({"uid": "a", "name": "y"}));
         let mut object = json!({"metadata": {"ownerReferences": [a, other, a]}});
-        let told = keep_each_once(&mut object, Stage::AfterAdmission).unwrap();
+        let warning = keep_each_once(&mut object, Stage::AfterAdmission).unwrap();
         assert!(
-            told.contains("entries after mutating admission happens; ") && told.ends_with(": a"),
-            "{told}"
+            warning.contains("entries after mutating admission happens; ") && warning.ends_with(": a"),
+            "{warning}"
         );
         assert_eq!(object, json!({"metadata": {"ownerReferences": [a, other]}}));
         assert_eq!(keep_each_once(&mut object, Stage::AsSent), None);

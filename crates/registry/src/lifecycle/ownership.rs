@@ -53,8 +53,8 @@ impl<'a> Ownership<'a> {
         let note =
             |new: Value| self.with_manager(|manager| manager.update_no_errors(live.as_deref(), new, &writer));
         let mut tracked = if self.served.is_converted() {
-            let told = note(self.served.of_stored(Cow::Borrowed(&new)).into_owned());
-            with_owners_of(new, &told)
+            let source = note(self.served.of_stored(Cow::Borrowed(&new)).into_owned());
+            with_owners_of(new, &source)
         } else {
             note(new)
         };
@@ -143,7 +143,7 @@ fn reset_fields(write: &Write<'_>, api_version: &str) -> ResetFields {
     let declaration = write.declaration();
     let usual = || {
         let mut fields: Vec<&[&str]> = Vec::new();
-        let kept: Vec<[&str; 2]>;
+        let kept_paths: Vec<[&str; 2]>;
         match write.subresource {
             "" if declaration.has_status() => fields.push(&["status"]),
             "status" => {
@@ -151,8 +151,8 @@ fn reset_fields(write: &Write<'_>, api_version: &str) -> ResetFields {
                 match declaration.status_metadata {
                     StatusMetadata::Kept => fields.push(&["metadata"]),
                     other => {
-                        kept = other.kept_fields().iter().map(|field| ["metadata", *field]).collect();
-                        fields.extend(kept.iter().map(<[&str; 2]>::as_slice));
+                        kept_paths = other.kept_fields().iter().map(|field| ["metadata", *field]).collect();
+                        fields.extend(kept_paths.iter().map(<[&str; 2]>::as_slice));
                     }
                 }
             }
@@ -172,9 +172,9 @@ fn reset_fields(write: &Write<'_>, api_version: &str) -> ResetFields {
 }
 
 /// The object with the managed fields of another form of it.
-fn with_owners_of(mut object: Value, told: &Value) -> Value {
+fn with_owners_of(mut object: Value, source: &Value) -> Value {
     if let Some(mut meta) = MetaMut::of(&mut object) {
-        meta.set_managed_fields(Meta::of(told).managed_fields().to_vec());
+        meta.set_managed_fields(Meta::of(source).managed_fields().to_vec());
     }
     object
 }

@@ -76,8 +76,8 @@ impl Cluster {
         let replicas = check(write, name, paths, &scale, &object)?;
 
         paths.set_replicas(&mut object, replicas);
-        let told = ManagedFields::decode(scale.pointer("/metadata/managedFields")).unwrap_or_default();
-        set_managed_fields(&mut object, owned.of_object(told))?;
+        let managed = ManagedFields::decode(scale.pointer("/metadata/managedFields")).unwrap_or_default();
+        set_managed_fields(&mut object, owned.of_object(managed))?;
         // A Scale without a resourceVersion refers to the object that was read.
         let seen = scale.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
         if !seen.is_empty() {

@@ -166,7 +166,7 @@ impl Cluster {
             }
             _ => return Err(Error::NotFound(write.subject(name))),
         };
-        let candidate = Candidate { object, shown: name, tracking };
+        let candidate = Candidate { object, display_name: name, tracking };
         let (object, warnings) = self.prepare_new(write, candidate, taken, conditions).await?;
         check_name(&object, name)?;
         Ok((Next::Changed(object), warnings))

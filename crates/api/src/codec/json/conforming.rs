@@ -49,8 +49,8 @@ impl Look {
                     }
                     look.is_complete &= field.omit_empty;
                 };
-                let told = is_whole && empty::is_told(field, value);
-                look.is_complete &= told || empty::is_kept(field, value);
+                let is_explicit = is_whole && empty::is_told(field, value);
+                look.is_complete &= is_explicit || empty::is_kept(field, value);
                 look.field(value, field)?;
             }
             look.is_complete &= fields.all(|field| field.omit_empty);
@@ -150,8 +150,8 @@ fn complete(value: &mut Value, item: Item, is_whole: bool) {
             }
             (Shape::List(_) | Shape::Map(_), _) => {}
         }
-        let told = is_whole && empty::is_told(field, value);
-        if !told && !empty::is_kept(field, value) {
+        let is_explicit = is_whole && empty::is_told(field, value);
+        if !is_explicit && !empty::is_kept(field, value) {
             let value = object.remove(field.name).unwrap_or_default();
             empty::insert(object, field, value);
         }

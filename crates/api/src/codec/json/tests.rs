@@ -50,10 +50,14 @@ fn empty_values_are_omitted_or_null() {
     assert_eq!(map, json!({ "metadata": {}, "immutable": false }), "a pointer keeps false");
     let role = |body| read("rbac.authorization.k8s.io", "v1", "Role", body).unwrap().object;
     assert_eq!(role(r#"{"rules":null}"#), json!({ "metadata": {}, "rules": null }));
-    let mut told = role(r#"{"rules":[]}"#);
-    assert_eq!(told, json!({ "metadata": {}, "rules": [] }), "explicitly empty, so the field has a manager");
-    settle(&mut told, types().kind("rbac.authorization.k8s.io", "v1", "Role").unwrap());
-    assert_eq!(told, json!({ "metadata": {}, "rules": null }));
+    let mut explicit = role(r#"{"rules":[]}"#);
+    assert_eq!(
+        explicit,
+        json!({ "metadata": {}, "rules": [] }),
+        "explicitly empty, so the field has a manager"
+    );
+    settle(&mut explicit, types().kind("rbac.authorization.k8s.io", "v1", "Role").unwrap());
+    assert_eq!(explicit, json!({ "metadata": {}, "rules": null }));
     let pod = object(
         "Pod",
         r#"{"metadata":{"creationTimestamp":null},"spec":{"containers":null,"nodeSelector":null}}"#,

@@ -27,33 +27,33 @@ const OF_PARSER: &[&str] = &[
 
 /// Converts an error of our parser into the message of libyaml.
 pub(super) fn of_parser(error: &ScanError, document: &str) -> DecodeError {
-    let said = error.info();
-    if said.starts_with("unexpected character") {
+    let message = error.info();
+    if message.starts_with("unexpected character") {
         // Reserved indicators; all others are control characters.
-        if said.ends_with("`@'") || said.ends_with("``'") {
+        if message.ends_with("`@'") || message.ends_with("``'") {
             return of_line(error.marker().line(), "found character that cannot start any token");
         }
         return fault("yaml: control characters are not allowed");
     }
     // libyaml does not report the context.
-    let said = said
+    let message = message
         .split_once(", ")
         .filter(|(reading, _)| reading.starts_with("while "))
-        .map_or(&*said, |(_, what)| what);
-    if let Some(bracket) = said.strip_prefix("unclosed bracket '") {
+        .map_or(&*message, |(_, what)| what);
+    if let Some(bracket) = message.strip_prefix("unclosed bracket '") {
         // libyaml begins a new line before the end of the document.
         let lines = document.lines().count().max(1);
         return at(lines, unclosed(bracket, document));
     }
-    if said.starts_with("found unknown anchor") {
+    if message.starts_with("found unknown anchor") {
         let line = document.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
         let column: String = line.chars().skip(error.marker().col()).collect();
         let name = column.split('*').nth(1).unwrap_or_default();
         let name: String = name.chars().take_while(|c| c.is_alphanumeric() || "_-".contains(*c)).collect();
         return fault(&format!("yaml: unknown anchor '{name}' referenced"));
     }
-    let known = WORDS.iter().find(|(ours, _)| said.starts_with(ours));
-    let words = known.map_or(said, |(_, upstream)| upstream);
+    let known = WORDS.iter().find(|(ours, _)| message.starts_with(ours));
+    let words = known.map_or(message, |(_, upstream)| upstream);
     match error.marker().line() {
         line if OF_PARSER.contains(&words) && line > 1 => at(line - 1, words),
         line => of_line(line, words),

@@ -102,11 +102,11 @@ impl Kind for CustomResourceDefinition {
     }
 
     fn begin_deletion(&self, object: &mut Value) {
-        let begun = Meta::of(object).deletion_timestamp();
+        let deletion_time = Meta::of(object).deletion_timestamp();
         if let Some(mut meta) = MetaMut::of(object) {
             meta.add_finalizer(CLEANUP_FINALIZER);
         }
-        set_terminating(object, begun);
+        set_terminating(object, deletion_time);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {

@@ -193,8 +193,8 @@ fn check_nested(nested: &Value, skip_any_of: bool, path: &Path<'_>, errors: &mut
         check_nested(property, false, &properties.key(key), errors);
     }
     for (field, detail) in STRUCTURAL_ONLY {
-        let said = nested.get(field).is_some_and(|value| *value != json!(false) && *value != json!(""));
-        if said {
+        let is_set = nested.get(field).is_some_and(|value| *value != json!(false) && *value != json!(""));
+        if is_set {
             errors.push(FieldError::forbidden(&path.child(field), detail));
         }
     }

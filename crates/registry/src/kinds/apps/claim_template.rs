@@ -56,9 +56,9 @@ mod tests {
         assert_eq!(spec["volumeClaimTemplates"][0]["kind"], "PersistentVolumeClaim");
         let mut errors = ErrorList::new();
         validate(&spec, &Path::root("spec"), &mut errors);
-        let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let messages: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
-            shown,
+            messages,
             [
                 "spec.volumeClaimTemplates[0].spec.accessModes: Forbidden: may not use ReadWriteOncePod with \
                  other access modes",

@@ -162,11 +162,11 @@ impl Kind for DaemonSet {
             json!({"spec": {"template": {"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}}}});
         let warned = crate::samples::merged(valid, &template);
         let slower = crate::samples::merged(&warned, &json!({"spec": {"minReadySeconds": 9}}));
-        let told = [
+        let expected = [
             "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
         ];
         vec![
-            crate::samples::Warned::updated(valid.clone(), warned.clone(), &told),
+            crate::samples::Warned::updated(valid.clone(), warned.clone(), &expected),
             crate::samples::Warned::updated(warned, slower, &[]),
         ]
     }

@@ -124,12 +124,12 @@ impl Kind for Deployment {
         let warned = &crate::samples::merged(valid, &template);
         let scaled = crate::samples::merged(warned, &json!({"spec": {"replicas": 9}}));
         let labelled = crate::samples::merged(warned, &json!({"metadata": {"labels": {"a": "b"}}}));
-        let told = [
+        let expected = [
             "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
         ];
         vec![
-            crate::samples::Warned::created(warned.clone(), &told),
-            crate::samples::Warned::updated(warned.clone(), scaled, &told),
+            crate::samples::Warned::created(warned.clone(), &expected),
+            crate::samples::Warned::updated(warned.clone(), scaled, &expected),
             crate::samples::Warned::updated(warned.clone(), labelled, &[]),
         ]
     }

@@ -30,8 +30,8 @@ fn check_choice(review: &Value, errors: &mut ErrorList) {
     match (resource, other) {
         (Some(_), Some(other)) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            let shown = internal_types::printed("*@authorization.NonResourceAttributes", Some(other));
-            errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), shown, detail));
+            let printed = internal_types::printed("*@authorization.NonResourceAttributes", Some(other));
+            errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), printed, detail));
         }
         (None, None) => {
             let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";

@@ -23,10 +23,10 @@ pub(super) fn present_fields(object: &Value, order: &[&str]) -> String {
 /// Encodes a label selector.
 pub(super) fn selector_text(selector: &Value) -> String {
     let expressions = selector.get("matchExpressions").map(|expressions| {
-        let shown = view::items(expressions, &[]).iter();
-        let shown: Vec<_> =
-            shown.map(|expression| present_fields(expression, &["key", "operator", "values"])).collect();
-        ("matchExpressions", format!("[{}]", shown.join(",")))
+        let encoded = view::items(expressions, &[]).iter();
+        let encoded: Vec<_> =
+            encoded.map(|expression| present_fields(expression, &["key", "operator", "values"])).collect();
+        ("matchExpressions", format!("[{}]", encoded.join(",")))
     });
     let labels = selector.get("matchLabels").map(|labels| ("matchLabels", json_text(labels)));
     object_text(labels.into_iter().chain(expressions))
@@ -34,7 +34,7 @@ pub(super) fn selector_text(selector: &Value) -> String {
 
 /// Encodes the conditions of a status.
 pub(super) fn conditions_text(conditions: &[Value]) -> String {
-    let shown: Vec<_> = conditions
+    let encoded: Vec<_> = conditions
         .iter()
         .map(|condition| {
             let fields = ["type", "status", "lastTransitionTime", "reason", "message"].into_iter();
@@ -46,7 +46,7 @@ pub(super) fn conditions_text(conditions: &[Value]) -> String {
             }))
         })
         .collect();
-    format!("[{}]", shown.join(","))
+    format!("[{}]", encoded.join(","))
 }
 
 /// Encodes a behavior. kube-apiserver encodes its internal type, whose fields are capitalized and never omitted.
