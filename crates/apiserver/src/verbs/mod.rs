@@ -120,7 +120,7 @@ impl ResourceRequest {
     async fn carry_out(self) -> Result<Response<ResponseBody>, Refusal> {
         self.check_scope()?;
         self.check_subresource()?;
-        let verb = if !self.kind.declaration().is_custom { self.verb()? } else { self.unrouted_verb()? };
+        let verb = if self.kind.declaration().is_custom { self.unrouted_verb()? } else { self.verb()? };
         self.check_allowed(verb)?;
         self.check_name()?;
         let declaration = self.kind.declaration();

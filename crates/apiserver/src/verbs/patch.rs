@@ -43,10 +43,10 @@ impl ResourceRequest {
     pub(super) async fn patched(&self) -> Result<(Updated, Vec<String>), Refusal> {
         let media_type = media_type(&self.headers);
         let Some(kind) = PatchType::from_media_type(media_type) else {
-            return Err(if !self.kind.declaration().is_custom {
-                unsupported_patch(media_type)
-            } else {
+            return Err(if self.kind.declaration().is_custom {
                 unknown_patch()
+            } else {
+                unsupported_patch(media_type)
             });
         };
         self.query.check_patch(kind)?;
