@@ -40,7 +40,7 @@ use crate::samples::{Samples, Stored, Warned};
 /// Objects are decoded before a hook sees them: unknown fields and nulls are removed, and all values have the types
 /// of the schema. Hooks may rely on this and on nothing else: any field may be absent.
 pub trait Kind: Send + Sync {
-    /// The static declaration of the kind.
+    /// The declaration of the kind.
     fn declaration(&self) -> &Declaration;
 
     /// Type of its objects in a version, for the codecs; none if objects are encoded in JSON and YAML only.
