@@ -11,7 +11,7 @@ use coracle_apiserver::{Identity, Registry};
 use coracle_base::{Clock, Rng};
 use coracle_benches::measure::{block_on, ratio, report, start};
 use coracle_registry::lifecycle::Write;
-use coracle_registry::{Cluster, Kind, Site, catalog};
+use coracle_registry::{Cluster, Kind, ServerInfo, catalog};
 use coracle_store::memory;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn main() {
     block_on(async {
         let registry =
             Registry::new(memory::open(memory::Options::default()), Clock::system(), Rng::from_entropy());
-        registry.bootstrap(&Site::default()).await.expect("the bootstrap objects");
+        registry.bootstrap(&ServerInfo::default()).await.expect("the bootstrap objects");
         let [few, many] =
             [("few", FEW), ("many", MANY)].map(|(id, count)| (registry.cluster(id).expect("an id"), count));
         for (cluster, count) in [&few, &many] {

@@ -1,6 +1,5 @@
-//! Makes what the binary carries about the API: the types, from the text under `data/`, which
-//! stays readable in the repository, and what they mean in words, from the crate that publishes
-//! it. Both are compressed.
+//! Build script: compresses the data on the API that the binary embeds. These are the types, from the text under
+//! `data/`, which stays readable in the repository, and their descriptions, from k8s-openapi.
 
 mod descriptions;
 mod kinds;
@@ -10,10 +9,10 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Beyond this level the data shrinks by a few bytes and the build takes twice as long.
+/// Higher levels save only a few bytes and double the build time.
 const COMPRESSION_LEVEL: u8 = 8;
 
-/// What OpenAPI documents are made of and by, beside what is served.
+/// Sources of OpenAPI documents, besides the served resources.
 const MADE_FROM: [&str; 3] = ["build", "data", "src/openapi"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -33,7 +32,7 @@ fn write(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     Ok(fs::write(path, miniz_oxide::deflate::compress_to_vec(text.as_bytes(), COMPRESSION_LEVEL))?)
 }
 
-/// Differs between programs that make different documents of the same kinds.
+/// A hash that changes when the same kinds give other documents.
 fn revision(descriptions: &str) -> Result<u64, Box<dyn Error>> {
     let mut hasher = DefaultHasher::new();
     hasher.write(descriptions.as_bytes());

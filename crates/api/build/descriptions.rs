@@ -1,8 +1,7 @@
-//! What types and fields mean, in the words that k8s-openapi publishes for them.
+//! Descriptions of types and fields from k8s-openapi.
 //!
-//! The text is made of types, each after a [`TYPE`]; in a type, fields follow after a [`FIELD`]
-//! each; a name ends at a [`NAME_END`], and what it means follows. `src/openapi/descriptions.rs`
-//! reads it.
+//! The text consists of types, each after a [`TYPE`]; the fields of a type follow after a [`FIELD`] each; a name ends
+//! at a [`NAME_END`], and its description follows. `src/openapi/descriptions.rs` parses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -18,11 +17,11 @@ const NAME_END: char = '\x1f';
 
 const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
 
-/// Descriptions of a type, under an empty name, and of its fields.
+/// Descriptions of a type (under an empty name) and of its fields.
 type Described = BTreeMap<String, String>;
 
 /// The descriptions of the types in `data/schema.txt`, as one text. `more` has those of types that the crate does not
-/// publish, lists and options of requests, as Kubernetes' own OpenAPI document has them (v1.36.4, Apache-2.0).
+/// publish, lists and options of requests, from Kubernetes' own OpenAPI document (v1.36.4, Apache-2.0).
 pub(crate) fn of_types(schema: &str, more: &str) -> Result<String, Box<dyn Error>> {
     let mut types = published(schema)?;
     types.extend(serde_json::from_str::<BTreeMap<String, Described>>(more)?);
@@ -59,7 +58,7 @@ fn text(schema: &Value) -> &str {
     schema["description"].as_str().unwrap_or_default()
 }
 
-/// The crate describes the object of an event where the event is described.
+/// The crate describes the object of a watch event in the description of the event.
 fn watch_event(text: &str) -> Result<Described, Box<dyn Error>> {
     let (event, object) = text.split_once("\n\n").ok_or("the words of watch events have no second part")?;
     let fields = [("", event), ("object", object.trim_end())];
@@ -77,8 +76,8 @@ fn push(out: &mut String, mark: char, name: &str, text: &str) -> Result<(), Box<
     Ok(())
 }
 
-/// The full names of all types. Names of types begin with a capital, other words after `type`
-/// are shapes of fields of that name.
+/// The full names of all types. Names of types begin with a capital; other words after `type` are shapes of fields
+/// with that name.
 fn names(schema: &str) -> BTreeSet<String> {
     let mut package = "";
     let mut found = BTreeSet::new();

@@ -1,10 +1,10 @@
-//! The kinds, and the few other types that no kind leads to, as k8s-openapi names them.
+//! The kinds, and the few other types that no kind refers to, as k8s-openapi names them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::WatchEvent;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use k8s_openapi::schemars::SchemaGenerator;
 
-/// Asks for the schemas of types in some modules, and with them for all they refer to.
+/// Generates the schemas of types in some modules, including all that they refer to.
 macro_rules! describe {
     ($generator:ident; $($($module:ident)::+ { $($name:ident)+ })+) => {
         $({
@@ -14,7 +14,7 @@ macro_rules! describe {
     };
 }
 
-/// Has the schemas of everything made.
+/// Generates all schemas.
 pub(crate) fn all(generator: &mut SchemaGenerator) {
     let _ = generator.subschema_for::<WatchEvent<RawExtension>>();
     describe! { generator;

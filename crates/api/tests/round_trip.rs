@@ -1,13 +1,13 @@
-//! Random objects of every kind, through every codec; and random bytes, which must do no harm.
+//! Random objects of every kind through every codec, and random bytes.
 
 use coracle_api::codec::{Target, json, protobuf, yaml};
 use coracle_api::schema::{Item, Shape, Single, TypeId, types};
 use fastrand::Rng;
 use serde_json::{Map, Value};
 
-/// Objects of each kind that one run makes.
+/// Number of objects of each kind in one run.
 const ROUNDS: u64 = 12;
-/// Changed bodies of each kind that one run tries.
+/// Number of mutated bodies of each kind in one run.
 const MUTATIONS: usize = 40;
 
 fn structure(rng: &mut Rng, id: TypeId, depth: usize) -> Value {
@@ -64,7 +64,7 @@ fn item(rng: &mut Rng, item: Item, depth: usize) -> Value {
     }
 }
 
-/// Every kind with its type, in an order that is always the same.
+/// Every kind with its type, in a fixed order.
 fn kinds() -> Vec<(String, &'static str, TypeId)> {
     let mut kinds: Vec<_> = types()
         .kinds()
@@ -104,7 +104,7 @@ fn json_protobuf_and_yaml_hold_the_same_object() {
     }
 }
 
-/// Some value inside of a tree, any of them by chance.
+/// A random value inside a tree.
 fn somewhere<'a>(rng: &mut Rng, value: &'a mut Value) -> &'a mut Value {
     let children = match value {
         Value::Array(items) => items.len(),
@@ -124,14 +124,14 @@ fn somewhere<'a>(rng: &mut Rng, value: &'a mut Value) -> &'a mut Value {
 }
 
 #[test]
-fn what_is_settled_in_place_is_what_would_be_read() {
+fn conforming_in_place_equals_encoding_and_decoding() {
     let others = serde_json::json!([
         null, "", "x", "1000m", "AA=", "2024-02-29T12:00:00Z", "2024-02-29T12:00:00.1Z", "2024-02-30T12:00:00Z",
         "2024-02-29t12:00:00z", "2024-02-29T12:00:00.123456Z", "2024-02-29T1:00:00.1Z", "0001-01-01T00:00:00Z", 0, 1, 1.0, 0.5, -0.0, u64::MAX,
         i64::MAX, false, true, [], [null], [1], {}, {"": null}, {"x": 1}
     ]);
     let others = others.as_array().unwrap();
-    let (mut told, mut tried) = (0, 0);
+    let (mut conformed_in_place, mut tried) = (0, 0);
     for (api_version, kind, id) in kinds() {
         for seed in 0..MUTATIONS {
             let mut rng = Rng::with_seed(seed as u64);
@@ -144,7 +144,7 @@ fn what_is_settled_in_place_is_what_would_be_read() {
             let text = serde_json::to_vec(&tree).unwrap();
             match json::conform_soon(tree.clone(), id) {
                 Ok(settled) => {
-                    told += 1;
+                    conformed_in_place += 1;
                     let read = json::decode(&text, Target::Type(id)).unwrap();
                     assert_eq!(read.object, settled, "{api_version} {kind} seed {seed}");
                     assert_eq!(read.problems, [], "{api_version} {kind} seed {seed}");
@@ -153,11 +153,11 @@ fn what_is_settled_in_place_is_what_would_be_read() {
             }
         }
     }
-    assert!(told * 3 > tried, "a third has not been changed: {told} of {tried}");
+    assert!(conformed_in_place * 3 > tried, "a third has not been changed: {conformed_in_place} of {tried}");
 }
 
 #[test]
-fn changed_bytes_do_no_harm() {
+fn mutated_bytes_do_not_panic() {
     for (api_version, kind, id) in kinds() {
         let object = json::conform(object(1, &api_version, kind, id), id).unwrap().object;
         let bodies = [protobuf::encode(&object, id), serde_json::to_vec(&object).unwrap()];
@@ -172,7 +172,7 @@ fn changed_bytes_do_no_harm() {
                     _ => body.insert(at, rng.u8(..)),
                 }
             }
-            // None of them may panic; whatever is read must be written and read the same.
+            // No decoder may panic; everything decoded must be encoded and decoded to the same object.
             if let Ok(decoded) = protobuf::decode(&body, Some(id)) {
                 protobuf::encode(&decoded.object, id);
             }
@@ -185,7 +185,7 @@ fn changed_bytes_do_no_harm() {
 }
 
 #[test]
-fn random_bytes_do_no_harm() {
+fn random_bytes_do_not_panic() {
     let pod = types().kind("", "v1", "Pod").unwrap();
     let schema = types().kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
     for seed in 0..20_000 {

@@ -60,5 +60,5 @@ pub use token::{
 pub use coracle_registry::network;
 pub use coracle_registry::{
     AuditAnnotations, ClusterInfo, ClusterLimits, ClusterUsage, DEFAULT_CLUSTER, Endpoint,
-    Error as RegistryError, Fence, HeldLease, LimitsChange, Registry, Site,
+    Error as RegistryError, Fence, HeldLease, LimitsChange, Registry, ServerInfo,
 };

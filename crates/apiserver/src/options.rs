@@ -340,7 +340,7 @@ fn check_field(kind: &dyn Kind, version: &str, field: &str) -> Result<(), Refusa
     let selectable = &declaration.selectable_fields;
     // Built-in kinds without selectable fields of their own have kube-apiserver's default rule, which allows the
     // namespace for every scope.
-    let is_default = selectable.is_empty() && declaration.routed;
+    let is_default = selectable.is_empty() && !declaration.is_custom;
     let has_namespace = is_default || declaration.scope == Scope::Namespaced;
     let is_known = match field {
         "metadata.name" => true,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use coracle_base::metrics::{Counters, Metrics as MetricsRegistry};
 use coracle_base::{Backoff, Clock, ErrorChain};
-use coracle_registry::{DEFAULT_CLUSTER, Fence, HeldLease, Registry, Site};
+use coracle_registry::{DEFAULT_CLUSTER, Fence, HeldLease, Registry, ServerInfo};
 use http::{Request, Response};
 use http_body::Body;
 use tokio_util::sync::CancellationToken;
@@ -218,11 +218,11 @@ impl ApiServer {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn bootstrap(&self, site: &Site) -> Result<(), BootstrapError> {
+    pub async fn bootstrap(&self, site: &ServerInfo) -> Result<(), BootstrapError> {
         self.registry.open_clusters().await.map_err(BootstrapError)?;
         self.registry.bootstrap(site).await.map_err(BootstrapError)?;
         let cluster = self.registry.cluster(DEFAULT_CLUSTER).map_err(BootstrapError)?;
-        cluster.mend().await.map_err(BootstrapError)
+        cluster.reconcile().await.map_err(BootstrapError)
     }
 
     /// Frees the caches of clusters that other servers over the same store delete, as soon as they do, and ends their

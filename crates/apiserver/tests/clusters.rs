@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_apiserver::{CredentialScope, Identity, PeerIdentity};
-use coracle_registry::Site;
+use coracle_registry::ServerInfo;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ const CYCLES: usize = 1_000;
 
 async fn operator() -> Client {
     let client = Client::new().await;
-    client.server.bootstrap(&Site::default()).await.unwrap();
+    client.server.bootstrap(&ServerInfo::default()).await.unwrap();
     client
 }
 

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 
 use coracle_apiserver::{CredentialScope, Identity, PeerIdentity};
-use coracle_registry::Site;
+use coracle_registry::ServerInfo;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const JSON: &str = "application/json";
 /// cluster is older, so it is that cluster's own.
 async fn server() -> Client {
     let client = Client::new().await;
-    client.server.bootstrap(&Site::default()).await.unwrap();
+    client.server.bootstrap(&ServerInfo::default()).await.unwrap();
     for id in ["blue", "green"] {
         assert_eq!(client.post("/admin/clusters", json!({"id": id})).await.0, 201);
     }

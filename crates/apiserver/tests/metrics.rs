@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use coracle_apiserver::{Identity, PeerIdentity, Site};
+use coracle_apiserver::{Identity, PeerIdentity, ServerInfo};
 use http::{Method, Request};
 use http_body_util::Full;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ async fn impersonation_is_counted_by_decision_and_mode() {
 #[tokio::test]
 async fn addresses_and_ports_of_services_are_counted() {
     let client = Client::new().await;
-    client.server.bootstrap(&Site::default()).await.unwrap();
+    client.server.bootstrap(&ServerInfo::default()).await.unwrap();
     let before = page(&client).await;
     let names = [
         "kube_apiserver_clusterip_allocator_allocated_ips{cidr=\"10.96.0.0/12\"}",

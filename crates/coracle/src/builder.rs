@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use coracle_apiserver::admission::Plugin;
 use coracle_apiserver::listen::{PlainOrTlsListener, TlsListener};
-use coracle_apiserver::{ApiServer, Endpoint, Limits, Registry, RotatingSigner, Server, Site};
+use coracle_apiserver::{ApiServer, Endpoint, Limits, Registry, RotatingSigner, Server, ServerInfo};
 use coracle_base::{Backoff, Clock, ErrorChain, Rng, Task};
 use coracle_controllers::{NodeCidrs, Settings, Trust};
 use coracle_store::Store;
@@ -266,7 +266,7 @@ struct Secured {
     urls: Vec<String>,
     kubeconfig: Option<PathBuf>,
     /// Data about this server in shared objects.
-    site: Site,
+    site: ServerInfo,
     /// The currently trusted authorities.
     trust: Option<watch::Receiver<Trust>>,
     /// The signer of certificate signing requests.
@@ -295,7 +295,7 @@ impl Secured {
         let prepared = Task::spawn_blocking("pki", move || pki::prepare(&wanted, &at, now)).await??;
         let endpoint = port.and_then(|port| Endpoint::new(SocketAddr::new(prepared.advertised, port)));
         let front_proxy = authentication.front_proxy_data(&prepared.front_proxy_ca);
-        let site = Site { endpoint, client_ca: Some(prepared.ca.clone()), front_proxy };
+        let site = ServerInfo { endpoint, client_ca: Some(prepared.ca.clone()), front_proxy };
         let (urls, kubeconfig) = (prepared.urls.clone(), Some(prepared.kubeconfig.clone()));
         let socket = Socket::open(&config.data_dir);
         let loaded = Arc::clone(&authentication);
@@ -321,7 +321,7 @@ impl Secured {
             listeners: Vec::new(),
             urls: Vec::new(),
             kubeconfig: None,
-            site: Site::default(),
+            site: ServerInfo::default(),
             trust: None,
             signer: None,
             rotation: None,

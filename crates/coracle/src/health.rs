@@ -35,7 +35,7 @@ async fn check(store: &Store) -> Result<(), Unhealthy> {
 
 #[cfg(test)]
 mod tests {
-    use coracle_apiserver::{ApiServer, Registry, Site};
+    use coracle_apiserver::{ApiServer, Registry, ServerInfo};
     use coracle_base::{Clock, Rng};
     use coracle_store::disk;
     use coracle_store::disk::fake::FakeDisk;
@@ -61,7 +61,7 @@ mod tests {
             let clock = Clock::system();
             let registry = Registry::new(store.clone(), clock.clone(), Rng::seeded(1));
             let server = ApiServer::new(checks(&store, &CancellationToken::new()), registry, clock);
-            server.bootstrap(&Site::default()).await.unwrap();
+            server.bootstrap(&ServerInfo::default()).await.unwrap();
             Self { disk, store, client: in_process::client(server, in_process::ADMINISTRATOR) }
         }
 

@@ -1,5 +1,5 @@
-//! What a cluster costs that nobody has written to: bytes in the store, memory, and the time to
-//! its first answer. `cargo run --release -p coracle-registry --example idle-tenants [COUNT]`
+//! Measures the cost of a cluster without writes: bytes in the store, memory, and the time to its first response.
+//! `cargo run --release -p coracle-registry --example idle-tenants [COUNT]`
 
 #![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
 #![expect(clippy::unwrap_used, reason = "it is run by hand, and a failure is shown as it is")]
@@ -9,7 +9,7 @@ use std::time::Duration;
 use coracle_base::{Clock, Rng};
 use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::lifecycle::ListOptions;
-use coracle_registry::{Endpoint, LimitsChange, Registry, Site};
+use coracle_registry::{Endpoint, LimitsChange, Registry, ServerInfo};
 use coracle_store::memory;
 
 #[tokio::main(flavor = "current_thread")]
@@ -18,12 +18,13 @@ async fn main() {
     let clock = Clock::system();
     let store = memory::open(memory::Options::default());
     let registry = Registry::new(store.clone(), clock.clone(), Rng::from_entropy());
-    let site = Site { endpoint: Endpoint::new("192.0.2.1:6443".parse().unwrap()), ..Site::default() };
+    let server_info =
+        ServerInfo { endpoint: Endpoint::new("192.0.2.1:6443".parse().unwrap()), ..ServerInfo::default() };
     let began = clock.now();
-    registry.bootstrap(&site).await.unwrap();
+    registry.bootstrap(&server_info).await.unwrap();
     println!("objects of all clusters made in {:?}", clock.now().since(began));
 
-    // Whatever is made on first use is not a tenant's.
+    // Data that is created on first use and shared by all tenants.
     registry.create_cluster("first", LimitsChange::default()).await.unwrap();
     let first = registry.cluster("first").unwrap();
     first.get(&Namespace, "", "default", None).await.unwrap();
@@ -32,12 +33,12 @@ async fn main() {
     let mut slowest = Duration::ZERO;
     let began = clock.now();
     for n in 0..count {
-        let asked = clock.now();
+        let started = clock.now();
         let id = format!("tenant-{n}");
         registry.create_cluster(&id, LimitsChange::default()).await.unwrap();
         let cluster = registry.cluster(&id).unwrap();
         cluster.get(&Namespace, "", "default", None).await.unwrap();
-        slowest = slowest.max(clock.now().since(asked));
+        slowest = slowest.max(clock.now().since(started));
         clusters.push(cluster);
     }
     let took = clock.now().since(began);
@@ -52,7 +53,7 @@ async fn main() {
     println!("first answer: {:?} on average, within {slowest:?} (clock of 1 ms)", took / count as u32);
 }
 
-/// Pages of memory that this process has, as Linux tells; 0 elsewhere.
+/// Resident memory of this process in pages on Linux; 0 on other systems.
 fn resident_bytes() -> u64 {
     const PAGE_BYTES: u64 = 4096;
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Who else has a say in writes: the seam through which admission is handed in from above.
+//! Admission: the interface through which admission plugins take part in writes.
 //!
-//! It is asked inside the read–change–write loop, so that it sees the very state that is
-//! written over, and again whenever another writer was faster. Mutation comes after defaults
-//! and before the kind's own preparation; validation after the kind's own.
+//! The life cycle calls it inside the read–change–write loop, so admission sees the state that is overwritten, and is
+//! called again after a conflict with a concurrent write. Mutating admission runs after defaults and before the
+//! kind's own preparation; validating admission runs after the kind's own validation.
 
 use std::pin::Pin;
 
@@ -14,51 +14,50 @@ use crate::error::Result;
 use crate::kind::Kind;
 use crate::lifecycle::Write;
 
-/// An answer that may have to wait for others.
+/// A boxed future, for the methods of [`Admission`].
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What is being done.
+/// The operation of an admission request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Something comes into being.
+    /// An object is created.
     Create,
-    /// Something changes.
+    /// An object is changed.
     Update,
-    /// Something goes.
+    /// An object is deleted.
     Delete,
-    /// Somebody wants to talk to it.
+    /// A client connects to an object, such as with `exec`.
     Connect,
 }
 
-/// What a write is, for those who have a say in it.
+/// Attributes of a write for admission.
 #[derive(Clone, Copy)]
 pub struct Attributes<'a> {
-    /// The cluster, for looking at other objects.
+    /// The cluster, for reads of other objects.
     pub cluster: &'a Cluster,
-    /// The kind, the namespace, the part, who asks, whether it is a dry run.
+    /// Kind, namespace, subresource, user, and whether it is a dry run.
     pub write: &'a Write<'a>,
-    /// What is being done.
+    /// The operation.
     pub operation: Operation,
     /// The name of the object.
     pub name: &'a str,
-    /// What is there now.
+    /// The existing object.
     pub old: Option<&'a Value>,
-    /// Conditions that the transaction of the write has to meet, see [`Attributes::require`].
+    /// Conditions of the transaction on other objects, see [`Attributes::require`].
     pub conditions: &'a Conditions,
 }
 
 impl Attributes<'_> {
-    /// Notes something for the audit log. What takes work to find out is made only where somebody will
-    /// read it.
+    /// Adds an annotation to the audit event. The value is computed only if the request is audited.
     pub fn annotate<V: Into<String>>(&self, key: &str, value: impl FnOnce() -> V) {
         if let Some(audit) = self.write.audit {
             audit.add(key, value());
         }
     }
 
-    /// Makes the write depend on another object. `check` judges the object as it is now (`None`: it does not
-    /// exist), and again whenever the object changes before the write is committed. So the write is committed
-    /// only together with a state of the object that `check` has accepted.
+    /// Makes the write depend on another object. `check` is called with the current object (`None`: it does not
+    /// exist), and again whenever the object changes before the write is committed. So the write is committed only
+    /// together with a state of the object that `check` has accepted.
     ///
     /// # Errors
     /// The error of `check`, or that of the store.
@@ -73,9 +72,9 @@ impl Attributes<'_> {
     }
 }
 
-/// Has a say in writes.
+/// The admission chain, which the API server provides.
 pub trait Admission: Send + Sync {
-    /// Changes what is to be written, or refuses it.
+    /// Mutates or rejects an object before it is written.
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
@@ -83,7 +82,7 @@ pub trait Admission: Send + Sync {
         warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Refuses what may not be written. For a deletion the object is the one that goes.
+    /// Rejects a write. For a deletion the object is the one that is deleted.
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
@@ -93,11 +92,10 @@ pub trait Admission: Send + Sync {
 }
 
 impl Cluster {
-    /// Lets those who have a say change something that is not an object of the store, such as a
-    /// Binding, or refuse it.
+    /// Runs mutating and validating admission for an object that is not stored, such as a Binding.
     ///
     /// # Errors
-    /// If somebody refuses.
+    /// If admission rejects it.
     pub async fn admit(
         &self,
         write: &Write<'_>,
@@ -113,10 +111,10 @@ impl Cluster {
         Ok(warnings)
     }
 
-    /// Lets those who have a say change what is to be written, or refuse it.
+    /// Runs mutating admission for an object.
     ///
     /// # Errors
-    /// If somebody refuses.
+    /// If admission rejects it.
     pub async fn mutate(
         &self,
         attributes: &Attributes<'_>,
@@ -127,10 +125,10 @@ impl Cluster {
         admission.mutate(attributes, object, warnings).await
     }
 
-    /// Lets those who have a say refuse what is to be written, once nothing changes any more.
+    /// Runs validating admission for an object, which does not change any more.
     ///
     /// # Errors
-    /// If somebody refuses.
+    /// If admission rejects it.
     pub async fn validate(
         &self,
         attributes: &Attributes<'_>,

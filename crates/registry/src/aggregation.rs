@@ -1,7 +1,7 @@
-//! Versions of API groups that an APIService sends to another server.
+//! API versions that an APIService delegates to an aggregated API server.
 //!
-//! This server does not proxy to other servers yet. It still knows which versions are theirs, so that requests for
-//! them are answered as kube-aggregator answers while such a server is not available.
+//! This server does not proxy to aggregated API servers yet. It lists their versions, so that requests for them get
+//! the response of kube-aggregator for an unavailable server.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::kinds::apiregistration::api_service::ApiService;
 use crate::lifecycle::{ListOptions, tree};
 use crate::{Cluster, Result, view};
 
-/// A version of a group that another server serves.
+/// An API version that an aggregated API server serves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RemoteVersion {
     /// The group.
@@ -28,12 +28,12 @@ impl RemoteVersion {
 }
 
 impl Cluster {
-    /// The versions of groups whose APIService names a service, in order.
+    /// Versions whose APIService names a service, sorted.
     ///
     /// # Errors
     /// If the store fails.
     pub async fn remote_versions(&self) -> Result<Vec<RemoteVersion>> {
-        /// Every built-in version has an APIService; those are not parsed.
+        /// Every built-in version has an APIService without a service; those are not parsed.
         const SERVICE: &[u8] = b"\"service\":";
         let page = self.list(&ApiService, "", &ListOptions::default()).await?;
         let mut found = Vec::new();

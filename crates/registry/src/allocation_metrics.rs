@@ -1,19 +1,19 @@
-//! Allocations of addresses and node ports, under kube-apiserver's names (`pkg/registry/core/service/ipallocator` and
-//! `portallocator`).
+//! Metrics of allocated addresses and node ports, with kube-apiserver's names
+//! (`pkg/registry/core/service/ipallocator` and `portallocator`).
 
 use std::time::Duration;
 
 use coracle_base::metrics::{Buckets, Counters, Histograms, Metrics};
 
-/// An allocation that is stored with the object of a write.
+/// An allocation for the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Allocation {
+pub(crate) struct MeteredAllocation {
     pub(crate) source: AllocationSource,
     /// Whether the client has requested this address or port.
     pub(crate) is_requested: bool,
 }
 
-/// From where an object gets something that only one object can hold.
+/// The range from which a value is allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AllocationSource {
     /// A range of addresses, in CIDR notation.
@@ -70,10 +70,10 @@ impl AllocationMetrics {
         &self.registry
     }
 
-    /// Counts what a committed write has allocated. Choosing took so long for all together.
-    pub(crate) fn note(&self, allocations: &[Allocation], took: Duration) {
+    /// Counts the allocations of a committed write. `took` is the duration of choosing all of them.
+    pub(crate) fn note(&self, allocations: &[MeteredAllocation], took: Duration) {
         let each = took / u32::try_from(allocations.len().max(1)).unwrap_or(u32::MAX);
-        for Allocation { source, is_requested } in allocations {
+        for MeteredAllocation { source, is_requested } in allocations {
             match source {
                 AllocationSource::Addresses(cidr) => {
                     self.addresses.with([cidr, scope(*is_requested)]).inc();
@@ -85,7 +85,7 @@ impl AllocationMetrics {
     }
 
     /// Counts an allocation that failed.
-    pub(crate) fn note_failure(&self, Allocation { source, is_requested }: &Allocation) {
+    pub(crate) fn note_failure(&self, MeteredAllocation { source, is_requested }: &MeteredAllocation) {
         match source {
             AllocationSource::Addresses(cidr) => self.address_errors.with([cidr, scope(*is_requested)]).inc(),
             AllocationSource::NodePorts => self.port_errors.with([scope(*is_requested)]).inc(),

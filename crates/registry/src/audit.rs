@@ -1,16 +1,16 @@
-//! What is noted of a request for the audit log.
+//! Audit annotations of a request.
 //!
-//! Whoever keeps a record of requests hands in [`AuditAnnotations`] with each, and reads from them
-//! afterwards what admission had to say. A request without them is not recorded, and nothing is noted.
+//! A caller that audits requests passes [`AuditAnnotations`] with each, and reads afterwards what admission added. A
+//! request without them is not audited, and no annotations are computed for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most bytes of keys and values that are kept for one request. One annotation has at most
-/// 10 KiB, so a hundred fit; what comes after them is dropped.
+/// Limit for keys and values of one request, in bytes. One annotation has at most 10 KiB, so a hundred fit;
+/// annotations beyond the limit are dropped.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Notes about one request, each under a key. Clones are the same notes.
+/// Annotations of one request, by key. Clones share the same annotations.
 #[derive(Clone, Debug, Default)]
 pub struct AuditAnnotations {
     noted: Arc<Mutex<Noted>>,
@@ -23,8 +23,7 @@ struct Noted {
 }
 
 impl AuditAnnotations {
-    /// Adds a note. What was said first under a key stays: a write that is tried again is asked about
-    /// again.
+    /// Adds an annotation unless the key exists: a retried write runs admission again, and the first value stays.
     pub fn add(&self, key: impl Into<String>, value: impl Into<String>) {
         let (key, value) = (key.into(), value.into());
         let mut noted = self.lock();
@@ -35,7 +34,7 @@ impl AuditAnnotations {
         }
     }
 
-    /// All notes so far, by key.
+    /// All annotations so far, by key.
     pub fn all(&self) -> BTreeMap<String, String> {
         self.lock().by_key.clone()
     }
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_word_under_a_key_stays() {
+    fn first_value_of_a_key_is_kept() {
         let annotations = AuditAnnotations::default();
         let same = annotations.clone();
         annotations.add("a", "1");
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_dropped() {
+    fn annotations_beyond_the_limit_are_dropped() {
         let annotations = AuditAnnotations::default();
         annotations.add("large", "x".repeat(MAX_BYTES));
         annotations.add("small", "x");

@@ -1,4 +1,4 @@
-//! All built-in kinds in one slice.
+//! The catalog of all built-in kinds.
 
 use crate::kind::{Declaration, Kind};
 use crate::kinds::admissionregistration::mutating_admission_policy::MutatingAdmissionPolicy;
@@ -71,8 +71,7 @@ use crate::kinds::storage::storage_class::StorageClass;
 use crate::kinds::storage::volume_attachment::VolumeAttachment;
 use crate::kinds::storage::volume_attributes_class::VolumeAttributesClass;
 
-/// All built-in kinds, in the order in which discovery lists their groups. A new one is one
-/// file and one line here.
+/// All built-in kinds, in the order in which discovery lists their groups. A new kind is one file and one line here.
 pub static BUILT_IN: &[&dyn Kind] = &[
     &Binding,
     &ComponentStatus,
@@ -145,7 +144,7 @@ pub static BUILT_IN: &[&dyn Kind] = &[
     &PodMetrics,
 ];
 
-/// The kind that a path names.
+/// Looks up a built-in kind by group, version and plural name, as in a path.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static dyn Kind> {
     BUILT_IN.iter().copied().find(|kind| {
         let declaration = kind.declaration();
@@ -155,13 +154,12 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static dyn Kin
     })
 }
 
-/// The kind of this name in a version, if it is built in.
+/// Looks up a built-in kind by group, version and kind.
 pub fn find_named(group: &str, version: &str, kind: &str) -> Option<&'static dyn Kind> {
     BUILT_IN.iter().copied().find(|known| known.declaration().is_named(group, version, kind))
 }
 
-/// Other kinds whose objects are the same objects, seen in another way, such as the events of the two
-/// groups that have them.
+/// Other kinds that represent the same stored objects, such as the Events of two groups.
 pub fn same_objects(declaration: &Declaration) -> impl Iterator<Item = &'static dyn Kind> {
     BUILT_IN.iter().copied().filter(|kind| {
         let other = kind.declaration();
@@ -182,7 +180,7 @@ mod tests {
     use super::*;
     use crate::samples::{Refused, errors_on_create, errors_on_update, warnings_on};
 
-    /// A cell for each column. Rows of addresses have one more, as in kube-apiserver.
+    /// The expected number of cells: one per column. Rows of IPAddresses have one more, as in kube-apiserver.
     fn cell_count(kind: &dyn Kind) -> usize {
         let declaration = kind.declaration();
         declaration.columns.len() + usize::from(declaration.kind == "IPAddress")
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_samples_are_accepted_and_defaults_settle() {
+    fn valid_samples_are_accepted_and_defaults_are_idempotent() {
         for kind in BUILT_IN {
             let samples = kind.samples();
             let name = kind.declaration().group_resource();
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_text_of_every_sample_becomes_the_message_of_its_tree() {
+    fn protobuf_of_stored_json_equals_protobuf_of_its_tree() {
         let mut encoder = TextEncoder::default();
         for kind in BUILT_IN {
             for version in kind.declaration().versions.iter() {
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_samples_are_refused_for_the_right_reason() {
+    fn invalid_samples_are_rejected_with_the_expected_reason() {
         for kind in BUILT_IN {
             let samples = kind.samples();
             let name = kind.declaration().group_resource();
@@ -266,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_before_there_was_a_rule_may_stay() {
+    fn stored_invalid_values_are_tolerated_on_update() {
         let mut wrong = Vec::new();
         for kind in BUILT_IN {
             let name = kind.declaration().group_resource();
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_warned() {
+    fn warned_samples_give_the_expected_warnings() {
         for kind in BUILT_IN {
             let name = kind.declaration().group_resource();
             for write in kind.warned_samples() {
@@ -302,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Every object that lacks one field, however deep, of another.
+    /// All copies of an object that lack one field at any depth.
     fn lacking_one(object: &Value) -> Vec<Value> {
         let mut found = Vec::new();
         match object {
@@ -336,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_may_be_absent() {
+    fn hooks_accept_absent_fields() {
         for kind in BUILT_IN {
             let declaration = kind.declaration();
             let samples = kind.samples();

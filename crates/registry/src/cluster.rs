@@ -1,4 +1,4 @@
-//! The objects of one cluster, and who is asked for them.
+//! Handles to the clusters of a store and to the objects of one cluster.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,19 +12,19 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
+use crate::allocation::{AllocatedSet, Pool, Unallocated};
 use crate::allocation_metrics::AllocationMetrics;
 use crate::bootstrap::{ClusterBase, Shared};
-use crate::claim::{Pool, Taken, Unallocated};
 use crate::clusters::{
     ClusterLimits, DEFAULT_CLUSTER, Directory, Growth, KnownCluster, RECORDS, Reservation, Usage,
 };
-use crate::crd::Definitions;
-use crate::derived::Derived;
+use crate::crd::CompiledCache;
 use crate::error::{Error, Result, Subject};
 use crate::lifecycle::Write;
 use crate::network::ServiceNetwork;
+use crate::parse_cache::ParseCache;
 
-/// The part of the store that clusters live in.
+/// Scope of the store that contains all clusters.
 pub(crate) const CLUSTERS: &str = "clusters";
 
 /// All clusters of a store. Cheap to clone.
@@ -36,11 +36,11 @@ pub struct Registry {
     clock: Clock,
     rng: Arc<Mutex<Rng>>,
     network: Arc<ServiceNetwork>,
-    /// What all clusters share, once it is made.
+    /// The bootstrap objects that all clusters share, set once by the bootstrap.
     base: Arc<OnceLock<Arc<Shared>>>,
     admission: Option<Arc<dyn Admission>>,
-    trees: Arc<Derived<Value>>,
-    definitions: Arc<Definitions>,
+    trees: Arc<ParseCache<Value>>,
+    definitions: Arc<CompiledCache>,
     directory: Arc<Directory>,
     usage: Arc<Usage>,
     allocations: Arc<AllocationMetrics>,
@@ -61,7 +61,7 @@ impl Registry {
             network: Arc::default(),
             base: Arc::default(),
             admission: None,
-            trees: Arc::new(Derived::trees()),
+            trees: Arc::new(ParseCache::trees()),
             definitions: Arc::default(),
             directory: Arc::default(),
             usage: Arc::default(),
@@ -70,26 +70,26 @@ impl Registry {
         }
     }
 
-    /// The metrics of all clusters together.
+    /// Metrics of all clusters together.
     pub fn metrics(&self) -> &Metrics {
         self.allocations.registry()
     }
 
-    /// With other limits for created clusters for which none are requested.
+    /// Sets the limits of new clusters for which none are requested.
     #[must_use]
     pub fn with_default_limits(mut self, limits: ClusterLimits) -> Self {
         self.default_limits = limits;
         self
     }
 
-    /// With services in another network than the usual.
+    /// Sets the network of services.
     #[must_use]
     pub fn with_service_network(mut self, network: ServiceNetwork) -> Self {
         self.network = Arc::new(network);
         self
     }
 
-    /// With somebody who has a say in writes.
+    /// Sets the admission chain.
     #[must_use]
     pub fn with_admission(mut self, admission: Arc<dyn Admission>) -> Self {
         self.admission = Some(admission);
@@ -102,20 +102,21 @@ impl Registry {
         Self { store, clusters, records, ..self.clone() }
     }
 
-    /// Clusters that nothing is kept of, for tests.
+    /// Clusters in a store in memory, for tests.
     #[cfg(any(test, feature = "samples"))]
     pub fn in_memory() -> Self {
         Self::in_memory_at(Clock::system())
     }
 
-    /// The same, at the time of another clock.
+    /// Clusters in a store in memory, with another clock.
     #[cfg(any(test, feature = "samples"))]
     pub fn in_memory_at(clock: Clock) -> Self {
         let store = coracle_store::memory::open(coracle_store::memory::Options::default());
         Self::new(store, clock, Rng::from_entropy())
     }
 
-    /// One cluster, as far as this server knows; see [`Registry::find_cluster`]. Reads nothing from the store.
+    /// One cluster, from the records that this server has cached; see [`Registry::find_cluster`]. Reads nothing from
+    /// the store.
     ///
     /// # Errors
     /// If there is no such cluster.
@@ -174,27 +175,28 @@ impl Registry {
         })
     }
 
-    /// A cluster for which time stands still, to make objects in that are not written there.
-    pub(crate) fn workshop(&self, at: Time) -> Result<Cluster> {
+    /// A cluster with a fixed time in which bootstrap objects are prepared. Nothing is written to it.
+    pub(crate) fn scratch_cluster(&self, at: Time) -> Result<Cluster> {
         let at = Timestamp::from_millis(u64::try_from(at.0).unwrap_or(0) * 1000);
         let clock = ManualClock::starting_at(at).clock();
-        // What is random in them is replaced, and what is drawn for it is not to be missing elsewhere.
+        // Random values in these objects are replaced later. A separate generator keeps the sequence of the main one
+        // unchanged.
         let rng = Arc::new(Mutex::new(Rng::seeded(0)));
         let standing = Self { clock, rng, base: Arc::default(), admission: None, ..self.clone() };
-        standing.open("workshop", None)
+        standing.open("scratch", None)
     }
 
     pub(crate) fn set_base(&self, shared: Arc<Shared>) {
-        // Whoever calls twice has the same objects twice.
+        // A second call has the same objects, so its value can be dropped.
         let _ = self.base.set(shared);
     }
 
-    /// The part of the store that all clusters live in.
+    /// Scope of the store that contains all clusters.
     pub(crate) fn all_clusters(&self) -> &Store {
         &self.clusters
     }
 
-    /// The part of the store that the records of clusters live in.
+    /// Scope of the store that contains the records of clusters.
     pub(crate) fn records(&self) -> &Store {
         &self.records
     }
@@ -211,14 +213,14 @@ impl Registry {
         self.default_limits
     }
 
-    /// How many clusters, unconfirmed changes of clusters and usages are held in memory.
+    /// Numbers of clusters, of unconfirmed changes of clusters, and of usages in memory.
     #[cfg(any(test, feature = "samples"))]
     pub fn held_clusters(&self) -> (usize, usize, usize) {
         let (clusters, ahead) = self.directory.len();
         (clusters, ahead, self.usage.len())
     }
 
-    /// What all clusters begin with.
+    /// The bootstrap objects that all clusters share.
     pub(crate) fn shared_base(&self) -> Option<Arc<Shared>> {
         self.base.get().cloned()
     }
@@ -231,7 +233,7 @@ impl Registry {
         now(&self.clock)
     }
 
-    /// A random identity, version 4 of RFC 9562.
+    /// A random UUID, version 4 (RFC 9562).
     pub fn new_uid(&self) -> String {
         random_uid(&self.rng)
     }
@@ -241,7 +243,7 @@ impl Registry {
 #[derive(Clone)]
 pub struct Cluster {
     id: Arc<str>,
-    /// Its record, if it has one.
+    /// The record of the cluster, if it has one.
     known: Option<Arc<KnownCluster>>,
     /// The scope of all clusters.
     all: Store,
@@ -252,25 +254,25 @@ pub struct Cluster {
     network: Arc<ServiceNetwork>,
     base: Option<Arc<ClusterBase>>,
     admission: Option<Arc<dyn Admission>>,
-    trees: Arc<Derived<Value>>,
-    definitions: Arc<Definitions>,
+    trees: Arc<ParseCache<Value>>,
+    definitions: Arc<CompiledCache>,
     pub(crate) allocations: Arc<AllocationMetrics>,
 }
 
 impl Cluster {
-    /// What it is called among all clusters of the store.
+    /// The id of the cluster, unique in the store.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The uid that the cluster got when it was created. Another cluster that is created later under the same id has
-    /// another. Empty for the default cluster, which always exists, and for clusters that were adopted from a version
-    /// without records of clusters.
+    /// The UID that the cluster got when it was created. A cluster that is created later under the same id has
+    /// another UID. Empty for the default cluster, which always exists, and for clusters that were adopted from a
+    /// version without cluster records.
     pub fn uid(&self) -> &str {
         self.known.as_ref().map_or("", |known| &known.record.uid)
     }
 
-    /// Cancelled when the cluster is deleted; none for one that cannot be.
+    /// Cancelled when the cluster is deleted; none for the default cluster, which cannot be deleted.
     pub fn deletion(&self) -> Option<&CancellationToken> {
         self.known.as_ref().filter(|_| &*self.id != DEFAULT_CLUSTER).map(|known| &known.deleted)
     }
@@ -280,7 +282,7 @@ impl Cluster {
         self.deletion().is_some_and(CancellationToken::is_cancelled)
     }
 
-    /// Reserves room for a write; none if the cluster has no limits.
+    /// Reserves quota of the cluster for a write; none if the cluster has no limits.
     pub(crate) async fn reserve(&self, growth: Growth) -> Result<Option<Reservation>> {
         let Some(known) = self.known.as_ref().filter(|known| !known.record.limits.is_unlimited()) else {
             return Ok(None);
@@ -288,18 +290,18 @@ impl Cluster {
         self.usage.reserve(&self.all, &self.id, &known.record.limits, growth).await.map(Some)
     }
 
-    /// From where services get their addresses and ports.
+    /// The network from which services get addresses and ports.
     pub fn service_network(&self) -> &ServiceNetwork {
         &self.network
     }
 
-    /// Lets a kind choose what an object is to hold for itself alone.
+    /// Calls [`crate::Kind::allocate`] for an object.
     pub(crate) fn allocate(
         &self,
         write: &Write<'_>,
         new: &mut Value,
         old: Option<&Value>,
-        taken: &Taken,
+        taken: &AllocatedSet,
     ) -> Result<()> {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pool = Pool::new(&self.network, taken, &mut rng).for_dry_run(write.dry_run);
@@ -326,40 +328,40 @@ impl Cluster {
         self.admission.as_deref()
     }
 
-    /// The same cluster, with nobody having a say.
+    /// The same cluster without admission.
     pub(crate) fn without_admission(&self) -> Self {
         Self { admission: None, ..self.clone() }
     }
 
-    pub(crate) fn definitions(&self) -> &Definitions {
+    pub(crate) fn definitions(&self) -> &CompiledCache {
         &self.definitions
     }
 
-    pub(crate) fn trees(&self) -> &Derived<Value> {
+    pub(crate) fn trees(&self) -> &ParseCache<Value> {
         &self.trees
     }
 
-    /// What lies beneath the cluster's own objects.
+    /// The shared bootstrap objects beneath the cluster's own objects.
     pub(crate) fn base(&self) -> Option<&ClusterBase> {
         self.base.as_deref()
     }
 
-    /// What time it is.
+    /// The current time.
     pub fn now(&self) -> Time {
         now(&self.clock)
     }
 
-    /// A random identity, version 4 of RFC 9562.
+    /// A random UUID, version 4 (RFC 9562).
     pub fn new_uid(&self) -> String {
         random_uid(&self.rng)
     }
 
-    /// A random number below a bound, for whoever has to spread things.
+    /// A random number below a bound, for jitter.
     pub fn spread(&self, below: u64) -> u64 {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(below)
     }
 
-    /// A name that begins so and is probably free.
+    /// A name with this prefix and a random suffix, as for `generateName`; probably unused.
     pub fn generate_name(&self, prefix: &str) -> String {
         generate_name(prefix, self.name_digits())
     }
@@ -385,13 +387,13 @@ fn random_uid(rng: &Mutex<Rng>) -> String {
     uid(rng.u64(), rng.u64())
 }
 
-/// These bits as an identity, version 4 of RFC 9562.
+/// Formats these bits as a UUID, version 4 (RFC 9562).
 pub(crate) fn uid(high: u64, low: u64) -> String {
     let high = high & !0xf000 | 0x4000;
     let low = low & !(0b11 << 62) | 0b10 << 62;
     let bits = u128::from(high) << 64 | u128::from(low);
     let mut text = String::with_capacity(36);
-    // Every request has one, and formatting takes many times as long.
+    // Written by hand because every request has a UUID, and formatting takes many times as long.
     for place in 0..32 {
         if matches!(place, 8 | 12 | 16 | 20) {
             text.push('-');
@@ -406,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_are_written_as_the_standard_says() {
+    fn uids_have_the_format_of_rfc_9562() {
         assert_eq!(uid(0, 0), "00000000-0000-4000-8000-000000000000");
         assert_eq!(uid(u64::MAX, u64::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(uid(0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210), "01234567-89ab-4def-bedc-ba9876543210");

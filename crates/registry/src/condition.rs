@@ -1,9 +1,9 @@
-//! Conditions on other objects that admission adds to the transaction of a write.
+//! Preconditions on other objects that admission adds to the transaction of a write.
 //!
-//! A plugin that reads another object decides on a state that may be over when the write is committed. A
-//! condition closes that gap: the transaction compares the object's revision with the one that was judged. If the
-//! object has changed meanwhile, the store returns its new state with the conflict; that state is judged in turn,
-//! and the same transaction is committed again. Nothing is read more often than without a condition.
+//! A plugin that reads another object decides on a state that may be stale when the write is committed. A condition
+//! closes that gap: the transaction compares the object's revision with the one that was checked. If the object has
+//! changed meanwhile, the store returns its new state with the conflict; that state is checked again, and the same
+//! transaction is committed again. A condition needs no additional reads.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,16 +16,16 @@ use crate::keys;
 use crate::kind::Kind;
 use crate::lifecycle::read;
 
-/// Judges the state of an object; `None` if it does not exist.
+/// Accepts or rejects the state of an object; `None` if it does not exist.
 pub(crate) type Check = Box<dyn Fn(Option<&Value>) -> Result<()> + Send + Sync>;
 
-/// The conditions of one write. Admission adds to them through a shared reference.
+/// The conditions of one write. Interior mutability lets admission add to them through a shared reference.
 #[derive(Default)]
 pub struct Conditions {
     all: Mutex<Vec<Condition>>,
 }
 
-/// One object in a state that was accepted.
+/// An object and the revision that was accepted.
 pub(crate) struct Condition {
     kind: &'static dyn Kind,
     pub(crate) key: String,
@@ -46,8 +46,8 @@ impl Conditions {
             let object = found.map(|entry| cluster.seen(kind, entry)).transpose()?;
             check(object.as_deref())
         };
-        // What is accepted is a condition of the transaction, so it need not be the latest state. What is rejected
-        // comes to no transaction, and so is judged again.
+        // An accepted state becomes a condition of the transaction, so a stale read is safe here. A rejected state
+        // never reaches a transaction, so the latest state is checked before the rejection.
         let mut found = cluster.store.get_at(&key, At::Cached).await?.entry;
         if judge(found.as_ref()).is_err() {
             found = cluster.store.get(&key).await?.entry;
@@ -55,7 +55,7 @@ impl Conditions {
         }
         let condition = Condition { kind, key, expect: expect(found.as_ref()), check };
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        // A second pass of admission judges the newest state.
+        // A second pass of admission replaces the condition by one on the newest state.
         all.retain(|known| known.key != condition.key);
         all.push(condition);
         Ok(())
@@ -67,7 +67,7 @@ impl Conditions {
 }
 
 impl Condition {
-    /// Judges the state in which a conflict found the object, and expects that one from now on.
+    /// Checks the state in which a conflict found the object, and expects that state from now on.
     pub(crate) fn judge_again(&mut self, found: Option<&Entry>) -> Result<()> {
         let object = found.map(|entry| read(self.kind, entry)).transpose()?;
         (self.check)(object.as_ref())?;

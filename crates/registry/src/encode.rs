@@ -1,16 +1,16 @@
-//! Objects as they are stored, read, listed and watched: one form of bytes for all.
+//! Encoding of objects: the same bytes are stored, read, listed and watched.
 //!
-//! `kind` and `apiVersion` come first, so that lists can leave them out by skipping a known
-//! number of bytes; then the metadata, its fields in the order of upstream's type, so that what
-//! selectors ask for is found without reading on. The place of `metadata.resourceVersion` is
-//! known, so that the store can insert the revision when it is made. The last byte ends the line.
+//! `kind` and `apiVersion` come first, so that lists can leave them out by skipping a fixed number of bytes; then the
+//! metadata, its fields in the order of the Go type, so that fields for selectors are found without scanning the
+//! rest. The offset of `metadata.resourceVersion` is recorded, so that the store can insert the revision on commit.
+//! The last byte is a newline.
 
 use bytes::Bytes;
 use coracle_meta::go_json;
 use coracle_store::{Entry, Revision};
 use serde_json::{Map, Value};
 
-/// The fields of metadata in the order in which upstream writes them.
+/// Fields of metadata in the order in which kube-apiserver writes them.
 const METADATA_ORDER: [&str; 14] = [
     "name",
     "generateName",
@@ -33,7 +33,7 @@ const METADATA_ORDER: [&str; 14] = [
 pub(crate) struct Encoded {
     /// The JSON, with an empty resourceVersion.
     pub(crate) bytes: Bytes,
-    /// Where the resourceVersion goes.
+    /// Offset of the value of resourceVersion.
     pub(crate) stamp: u32,
 }
 
@@ -45,23 +45,23 @@ impl Encoded {
             Value::Object(fields) => writer.root(fields),
             other => writer.value(other),
         }
-        // As upstream ends every answer: what is stored is sent as it is.
+        // kube-apiserver ends every response with a newline, and stored bytes are sent unchanged.
         writer.out.push(b'\n');
         Self { stamp: writer.stamp, bytes: writer.out.into() }
     }
 
-    /// The JSON as of a revision.
+    /// The JSON with the resourceVersion of a revision.
     pub(crate) fn stamped(&self, revision: Revision) -> Bytes {
         self.with_revision(&revision.to_string())
     }
 
-    /// The JSON with this resourceVersion; without the field if the text is empty.
+    /// The JSON with this resourceVersion; without the field if it is empty.
     pub(crate) fn with_revision(&self, revision: &str) -> Bytes {
         let (before, after) = self.bytes.split_at(self.stamp as usize);
         if !revision.is_empty() {
             return [before, revision.as_bytes(), after].concat().into();
         }
-        // What was never stored has no revision, not an empty one.
+        // An object that was never stored has no resourceVersion rather than an empty one.
         let field: &[u8] = b"\"resourceVersion\":\"";
         let before = before.strip_suffix(field).unwrap_or(before);
         let after = after.strip_prefix(b"\"").unwrap_or(after);
@@ -72,23 +72,23 @@ impl Encoded {
         }
     }
 
-    /// The JSON of an object that is not going to be stored.
+    /// The JSON of an object that is not stored.
     pub(crate) fn unstored(&self) -> Bytes {
         self.with_revision("")
     }
 }
 
-/// What the bytes of every object of a kind begin with.
+/// The first bytes of every object of a kind.
 pub fn type_prefix(api_version: &str, kind: &str) -> String {
     format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",")
 }
 
-/// The bytes of an object without the end of the line, for whoever puts it into something else.
+/// The bytes of an object without the final newline, for embedding in other JSON.
 pub fn inner(json: &[u8]) -> &[u8] {
     json.strip_suffix(b"\n").unwrap_or(json)
 }
 
-/// The bytes of an object that is not stored in this form.
+/// Encodes an object in the form in which objects are stored.
 pub fn json(object: &Value) -> Bytes {
     let encoded = Encoded::of(object);
     if encoded.stamp == 0 {
@@ -98,12 +98,12 @@ pub fn json(object: &Value) -> Bytes {
     encoded.with_revision(revision)
 }
 
-/// The metadata of an object as it stands in its bytes; `None` if only a parser can tell.
+/// The bytes of the metadata of an object; `None` if only a parser can find them.
 pub fn metadata(json: &[u8]) -> Option<&[u8]> {
     crate::scan::value(json, "metadata")
 }
 
-/// The last state of a deleted object, with the revision of its deletion.
+/// The last state of a deleted object, with the revision of the deletion.
 pub(crate) fn deleted(last: &Entry, revision: Revision) -> Bytes {
     let parts = last.to_parts();
     Encoded { bytes: parts.value, stamp: parts.stamp.unwrap_or(0) }.stamped(revision)
@@ -153,7 +153,7 @@ impl Writer {
                 self.value(value);
             }
         }
-        // Those of no place: managedFields, which are long and which no selector asks for.
+        // Fields that are not in the list: managedFields, which is long and not used by selectors.
         for (name, value) in fields.iter().filter(|(name, _)| !METADATA_ORDER.contains(&name.as_str())) {
             self.name(name);
             self.value(value);
@@ -164,7 +164,7 @@ impl Writer {
     fn resource_version(&mut self) {
         self.name("resourceVersion");
         self.out.push(b'"');
-        // Bodies end at a few MiB, far below what this can count.
+        // Bodies are limited to a few MiB, far below `u32::MAX`.
         self.stamp = self.out.len() as u32;
         self.out.push(b'"');
     }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_type_comes_first_and_the_revision_has_its_place() {
+    fn type_comes_first_and_revision_is_inserted() {
         let object = json!({"data": {"a": "\"\n"}, "metadata": {"name": "x", "resourceVersion": "7"}, "kind": "K", "apiVersion": "v1"});
         let encoded = Encoded::of(&object);
         assert!(encoded.bytes.starts_with(type_prefix("v1", "K").as_bytes()));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_stored_keeps_its_revision_or_has_none() {
+    fn unstored_object_keeps_its_revision_or_has_none() {
         for object in [
             json!({"metadata": {"name": "x"}}),
             json!({"metadata": {"labels": {"a": "b"}}}),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_name_still_has_a_place_for_the_revision() {
+    fn revision_is_inserted_into_object_without_name() {
         let encoded = Encoded::of(&json!({"metadata": {}}));
         assert_eq!(encoded.stamped(Revision::new(1)), "{\"metadata\":{\"resourceVersion\":\"1\"}}\n");
     }

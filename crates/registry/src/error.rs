@@ -1,5 +1,5 @@
-//! What a life cycle may refuse, with the data a caller needs to say so. Which status code
-//! each becomes is decided in the API server alone.
+//! Errors of the life cycle, with the data that a caller needs to report them. The API server alone maps them to
+//! status codes.
 
 use coracle_meta::apply::Conflicts;
 use coracle_meta::field::ErrorList;
@@ -11,17 +11,17 @@ use coracle_store::Revision;
 use crate::clusters::RECORDS;
 use crate::kind::Declaration;
 
-/// The registry's result.
+/// The result of registry operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a refusal is about.
+/// The object or collection of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// The collection.
+    /// The resource.
     pub resource: GroupResource,
     /// The kind.
     pub kind: GroupKind,
-    /// The object's name; empty for the collection.
+    /// The object's name; empty for the whole collection.
     pub name: String,
 }
 
@@ -41,109 +41,109 @@ impl Subject {
     }
 }
 
-/// Every refusal.
+/// An error of the registry.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such object.
+    /// The object does not exist.
     #[error("{} {:?} does not exist", .0.resource, .0.name)]
     NotFound(Box<Subject>),
-    /// There is one already.
+    /// An object with this name exists already.
     #[error("{} {:?} exists already", .0.resource, .0.name)]
     AlreadyExists(Box<Subject>),
-    /// There is one still, which is being deleted.
+    /// An object with this name exists and is being deleted.
     #[error("{} {:?} exists still", .0.resource, .0.name)]
     BeingDeleted(Box<Subject>),
-    /// No name could be found that is free; a later try may have more luck.
+    /// No unused name was generated; a retry may succeed.
     #[error("no free name for {} {:?}", .0.resource, .0.name)]
     NoFreeName(Box<Subject>),
-    /// Somebody else has changed the object since the client read it.
+    /// The object has changed since the client read it.
     #[error("{} {:?} has been modified", .0.resource, .0.name)]
     Modified(Box<Subject>),
-    /// This kind is not updated without saying which state the client has seen.
+    /// An update of this kind must state the resourceVersion that the client has read.
     #[error("{} {:?} needs a resourceVersion to be updated", .0.resource, .0.name)]
     ResourceVersionRequired(Box<Subject>),
-    /// The object is not the one the client meant.
+    /// A precondition of a deletion or update does not match the object.
     #[error("{field} of {} {:?} is {found:?} and not {expected:?}", .subject.resource, .subject.name)]
     PreconditionFailed {
         /// The object.
         subject: Box<Subject>,
-        /// Where it lives; empty for kinds without namespaces.
+        /// Namespace of the object; empty for cluster-scoped kinds.
         namespace: String,
         /// Whether the write was a dry run.
         dry_run: bool,
         /// `UID` or `ResourceVersion`.
         field: &'static str,
-        /// What the client expects.
+        /// The value in the precondition.
         expected: String,
-        /// What it is.
+        /// The value in the object.
         found: String,
     },
-    /// What is asked for does not fit the state of the object.
+    /// The operation conflicts with the state of the object.
     #[error("{} {:?}: {reason}", .subject.resource, .subject.name)]
     Conflict {
         /// The object.
         subject: Box<Subject>,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The object is not one that may be.
+    /// The object is invalid.
     #[error("{} {:?} is invalid: {errors}", .subject.kind, .subject.name)]
     Invalid {
         /// The object.
         subject: Box<Subject>,
-        /// What is wrong with it.
+        /// The validation errors.
         errors: ErrorList,
     },
-    /// Somebody who has a say in it does not let it pass.
+    /// Admission rejects the request.
     #[error("{} {:?} is forbidden: {message}", .subject.resource, .subject.name)]
     Forbidden {
         /// The object.
         subject: Box<Subject>,
-        /// Why not.
+        /// The reason.
         message: String,
     },
-    /// The object needs something of which there is nothing left.
+    /// No value is left to allocate, such as a service IP.
     #[error("{0}")]
     Exhausted(String),
-    /// Somebody who has a say in it does not let it pass, and says how that is to be told.
+    /// Admission rejects the request with a Status of its own.
     #[error("{}", .0.message)]
     Refused(Box<Status>),
-    /// Others own what an apply would change.
+    /// Server-side apply conflicts with other field managers.
     #[error(transparent)]
     ApplyConflict(#[from] Conflicts),
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     BadRequest(String),
-    /// The request makes no sense in a way that upstream takes for a fault of its own.
+    /// The request is invalid in a way that kube-apiserver reports as an internal error.
     #[error("{0}")]
     Unspecific(String),
-    /// The body is of another namespace than the path.
+    /// The namespace of the body differs from that of the path.
     #[error(transparent)]
     NamespaceMismatch(#[from] NamespaceMismatch),
-    /// A page was asked for whose revision is no longer kept.
+    /// The revision of a continue token is compacted.
     #[error("the continue token has expired")]
     ContinueExpired {
-        /// A token that goes on at the latest revision.
+        /// A token that continues at the latest revision.
         fresh: String,
     },
-    /// The revision asked for is no longer kept.
+    /// The requested revision is compacted.
     #[error("revision {requested} is too old, the oldest kept is {oldest}")]
     Expired {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
-        /// The oldest kept.
+        /// The oldest available revision.
         oldest: Revision,
     },
-    /// The revision asked for has not been made yet.
+    /// The requested revision does not exist yet.
     #[error("revision {requested} is too large, the latest is {current}")]
     TooLargeRevision {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
-        /// The latest.
+        /// The latest revision.
         current: Revision,
     },
-    /// The writer's lease is not its own any more; nothing was written.
+    /// The writer does not hold its lease any more; nothing was written.
     #[error("the lease {lease} is not held by this writer any more")]
     Fenced {
         /// Namespace and name of the lease.
@@ -155,26 +155,26 @@ pub enum Error {
         /// The id.
         id: String,
     },
-    /// The id is taken.
+    /// A cluster with this id exists.
     #[error("{}", cluster_exists(.id, *.deleting))]
     ClusterExists {
         /// The id.
         id: String,
-        /// By a cluster whose objects are still being deleted.
+        /// Whether the existing cluster is being deleted, because its objects still are.
         deleting: bool,
     },
-    /// The text cannot be the id of a cluster.
+    /// The id of a cluster is malformed.
     #[error("{id:?} is not the id of a cluster: {}", .problems.join(", "))]
     InvalidClusterId {
-        /// The text.
+        /// The malformed id.
         id: String,
-        /// What is wrong with it.
+        /// The problems of the id.
         problems: Vec<String>,
     },
     /// The default cluster always exists.
     #[error("the default cluster cannot be deleted")]
     DefaultClusterUndeletable,
-    /// The cluster stores as much as it may.
+    /// The write would exceed the limits of the cluster.
     #[error(
         "cluster {id:?} would exceed its limit of {limit} {resource}: it stores {used} and the request adds {growth}; \
          delete objects, or let the operator raise the limit with coracle cluster set-limits {id}"
@@ -191,12 +191,12 @@ pub enum Error {
         /// Growth by the rejected write.
         growth: u64,
     },
-    /// What is stored cannot be read.
+    /// A stored object cannot be decoded.
     #[error("the stored object at {key} cannot be read: {reason}")]
     Corrupt {
-        /// Where it is stored.
+        /// The key of the object.
         key: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// The store failed.
@@ -204,25 +204,25 @@ pub enum Error {
     Store(#[source] coracle_store::Error),
 }
 
-/// A failure of the store that a client can do something about, or should know of.
+/// A failure of the store that a client can handle, or should know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreFailure {
     /// The disk is full. The write was not carried out; writes succeed again once there is space.
     DiskFull,
-    /// A write or sync of the store's files failed, so all writes are refused until the store is opened again. The one
-    /// that met the failure may have been carried out.
+    /// A write or sync of the store's files failed, so all writes are rejected until the store is opened again. The
+    /// write that met the failure may have been carried out.
     ReadOnly,
     /// The store cannot be reached. Nothing was carried out.
     Unavailable,
     /// The store did not confirm a write, which may have been carried out.
     OutcomeUnknown,
-    /// The store is closed, because the server ends. Nothing was carried out.
+    /// The store is closed because the server is shutting down. Nothing was carried out.
     Closed,
 }
 
 impl Error {
-    /// Which failure of the store this is; none if it is another error, or a failure that only an operator understands.
+    /// The kind of store failure; none for other errors, and for failures that only concern the operator.
     pub fn store_failure(&self) -> Option<StoreFailure> {
         use coracle_store::Error as Store;
         let Self::Store(error) = self else { return None };

@@ -1,7 +1,9 @@
-//! Writes that are bound to a lease: a component that several processes could run writes only while it holds it.
+//! Fencing: writes that are bound to a lease. A component that may run in several processes writes only while it
+//! holds the lease.
 //!
-//! A process that was stopped, or was cut off from the store, may go on with requests that it began before another
-//! process took the lease. The lease is a condition of the transactions of those requests, so they change nothing.
+//! A process that was suspended, or cut off from the store, may continue requests that it began before another
+//! process acquired the lease. The lease is a condition of the transactions of those requests, so they change
+//! nothing.
 
 use std::sync::Arc;
 
@@ -19,21 +21,21 @@ use crate::view;
 /// One term of one holder of a lease.
 #[derive(Clone, Debug)]
 pub struct HeldLease<'a> {
-    /// The cluster of the lease, which need not be the one that is written to.
+    /// The cluster of the lease; may differ from the cluster that is written to.
     pub cluster: &'a str,
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// Its uid: a lease that is deleted and created again begins anew.
+    /// Its UID: a lease that is deleted and created again has another one.
     pub uid: &'a str,
     /// The holder.
     pub holder: &'a str,
-    /// How often it had changed hands at the beginning of the term.
+    /// `leaseTransitions` at the beginning of the term.
     pub transitions: u64,
 }
 
-/// Binds writes to a term of a lease. Cheap to clone; a request carries it among its extensions.
+/// Binds writes to a term of a lease. Cheap to clone; a request carries it as an extension.
 #[derive(Clone, Debug)]
 pub struct Fence {
     guard: Arc<Guard>,
@@ -43,7 +45,7 @@ impl Registry {
     /// Binds writes to a term of a lease.
     ///
     /// # Errors
-    /// If there can be no such cluster.
+    /// If the id of the cluster is malformed.
     pub fn fence(&self, lease: &HeldLease<'_>) -> Result<Fence> {
         let key = keys::key(Lease.declaration(), lease.namespace, lease.name);
         let (uid, holder, transitions) = (lease.uid.to_owned(), lease.holder.to_owned(), lease.transitions);
@@ -56,7 +58,7 @@ impl Registry {
         Ok(Fence { guard })
     }
 
-    /// The same clusters, written to only while the fence holds.
+    /// The same clusters; writes through this handle fail unless the fence holds.
     #[must_use]
     pub fn fenced(&self, fence: &Fence) -> Self {
         self.with_store(self.store().guarded(&fence.guard))
@@ -77,11 +79,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lease_is_held_in_one_term_only() {
+    fn lease_of_another_term_is_not_held() {
         let lease = |holder: &str, transitions: i64| json!({"metadata": {"uid": "u"}, "spec": {"holderIdentity": holder, "leaseTransitions": transitions}});
         assert!(is_held(&lease("a", 3), "u", "a", 3));
-        assert!(!is_held(&lease("b", 3), "u", "a", 3), "somebody else's");
-        assert!(!is_held(&lease("a", 5), "u", "a", 3), "taken back after somebody else had it");
+        assert!(!is_held(&lease("b", 3), "u", "a", 3), "another holder");
+        assert!(!is_held(&lease("a", 5), "u", "a", 3), "reacquired after another holder");
         assert!(!is_held(&lease("a", 3), "v", "a", 3), "another lease of that name");
         let fresh = json!({"metadata": {"uid": "u"}, "spec": {"holderIdentity": "a"}});
         assert!(is_held(&fresh, "u", "a", 0));

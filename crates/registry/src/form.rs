@@ -1,5 +1,5 @@
-//! What is sent and stored looks like: the form of a kind's objects in one version, or of one of
-//! their parts. Whoever decodes, patches or notes owners asks here and not by names.
+//! Forms of objects: type, group and version of the bodies of a kind in one version, or of one of its subresources.
+//! Decoding, patches and field ownership use it instead of names of kinds.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,86 +15,86 @@ use serde_json::Value;
 
 use crate::kind::{Kind, Subresource};
 
-/// A type in a graph of types.
+/// A type in a schema.
 #[derive(Clone, Copy)]
 pub struct ObjectSchema<'a> {
-    /// The graph.
+    /// The schema.
     pub schema: &'a Schema,
-    /// The type.
+    /// The node of the type.
     pub node: NodeId,
 }
 
 impl ObjectSchema<'static> {
-    /// A built-in type.
+    /// The schema of a built-in type.
     pub fn of_type(id: TypeId) -> Self {
         let graph = graph();
         Self { schema: graph.schema(), node: graph.node(id) }
     }
 }
 
-/// The form of objects of a kind in one of its versions, or of what is sent to one of their parts.
+/// The form of objects of a kind in one of its versions, or of the bodies of one of its subresources.
 #[derive(Clone, Copy)]
 pub struct ObjectForm<'a> {
     kind: &'a dyn Kind,
     group: &'a str,
     version: &'a str,
-    /// Where what is sent is not the object.
+    /// The subresource, if its body is not the object itself.
     part: Option<&'a Subresource>,
 }
 
 impl<'a> ObjectForm<'a> {
-    /// Of what is sent to an object in this version, or to this part of it; the object itself is
-    /// the part without a name.
+    /// The form of an object in this version, or of the body of a subresource; an empty `part` stands for the object
+    /// itself.
     pub fn new(kind: &'a dyn Kind, version: &'a str, part: &str) -> Self {
         Self::stored(kind, (&kind.declaration().group, version), part)
     }
 
-    /// The same as it is stored, which may be as objects of another group.
+    /// The same for a stored group and version, which may be those of another kind.
     pub(crate) fn stored(kind: &'a dyn Kind, (group, version): (&'a str, &'a str), part: &str) -> Self {
         let declaration = kind.declaration();
         let part = declaration.subresource(part).filter(|part| part.kind != declaration.kind);
         Self { kind, group, version, part }
     }
 
-    /// Whether the kind itself says what it looks like.
+    /// Whether the [`Kind`] itself defines the type.
     fn is_own(&self) -> bool {
         self.part.is_none() && self.kind.declaration().group == self.group
     }
 
-    /// Whether objects of the kind can be told in this version, too.
+    /// Whether objects of the kind can be converted to this version.
     fn is_convertible_to(&self, version: &str) -> bool {
         self.kind.versions_alike() || self.kind.declaration().versions.iter().any(|served| served == version)
     }
 
-    /// Whether it is a part of objects whose kind comes with a definition.
+    /// Whether the kind is defined by a CustomResourceDefinition.
     pub fn is_custom(&self) -> bool {
-        !self.kind.declaration().routed
+        self.kind.declaration().is_custom
     }
 
-    /// Its group.
+    /// API group.
     pub fn group(&self) -> &'a str {
         let other = self.part.and_then(|part| part.group_version.as_ref());
         other.map_or(self.group, |(group, _)| group)
     }
 
-    /// Its version.
+    /// API version.
     pub fn version(&self) -> &'a str {
         let other = self.part.and_then(|part| part.group_version.as_ref());
         other.map_or(self.version, |(_, version)| version)
     }
 
-    /// Its kind.
+    /// Kind.
     pub fn kind(&self) -> &'a str {
         self.part.map_or(&self.kind.declaration().kind, |part| &part.kind)
     }
 
-    /// Its group and version, such as `apps/v1`.
+    /// Group and version, such as `apps/v1`.
     pub fn api_version(&self) -> Cow<'a, str> {
         let (group, version) = (self.group(), self.version());
         if group.is_empty() { version.into() } else { format!("{group}/{version}").into() }
     }
 
-    /// The type by which the codecs know it, if they do.
+    /// Type for the codecs, if there is one.
     pub fn type_id(&self) -> Option<TypeId> {
         if self.is_own() {
             return self.kind.type_id(self.version);
@@ -102,7 +102,7 @@ impl<'a> ObjectForm<'a> {
         types().kind(self.group(), self.version(), self.kind())
     }
 
-    /// The type by which apply and patches walk it, if there is one.
+    /// Schema for patches and server-side apply, if there is one.
     pub fn schema(&self) -> Option<ObjectSchema<'a>> {
         if self.is_own() {
             return self.kind.schema(self.version);
@@ -110,11 +110,11 @@ impl<'a> ObjectForm<'a> {
         self.type_id().map(ObjectSchema::of_type)
     }
 
-    /// Brings a tree that was read without its type, or changed by a patch, into this form, and
-    /// tells what a strict reader refuses.
+    /// Converts a tree that was decoded without its type, or changed by a patch, into this form, and reports the
+    /// problems that strict field validation rejects.
     ///
     /// # Errors
-    /// If it has a value that does not fit.
+    /// If a value does not have the type of its field.
     pub fn conform(&self, object: Value) -> Result<Decoded, DecodeError> {
         if self.is_own() {
             return self.kind.conform(self.version, object);
@@ -125,11 +125,11 @@ impl<'a> ObjectForm<'a> {
         }
     }
 
-    /// The same where upstream converts the tree and does not write and read it again: it says in
-    /// other words what does not fit.
+    /// Like [`ObjectForm::conform`], where kube-apiserver converts the tree directly instead of encoding and decoding
+    /// it: its messages for type errors differ.
     ///
     /// # Errors
-    /// If it has a value that does not fit.
+    /// If a value does not have the type of its field.
     pub fn convert(&self, object: Value) -> Result<Decoded, DecodeError> {
         match self.type_id() {
             Some(id) => json::convert(object, id),
@@ -137,10 +137,10 @@ impl<'a> ObjectForm<'a> {
         }
     }
 
-    /// The same for trees of which it is soon told that a strict reader refuses nothing; any other is given back.
+    /// A fast path of [`ObjectForm::conform`] for trees without any problem; returns all others unchanged.
     ///
     /// # Errors
-    /// The same tree, if it takes more to tell.
+    /// The same tree, if it needs the full check.
     pub fn conform_soon(&self, object: Value) -> Result<Value, Value> {
         match self.type_id() {
             Some(id) => json::conform_soon(object, id),
@@ -148,12 +148,12 @@ impl<'a> ObjectForm<'a> {
         }
     }
 
-    /// Whether objects of this form are kept in another.
+    /// Whether objects of this form are stored in another.
     pub(crate) fn is_converted(&self) -> bool {
         self.is_own() && self.kind.declaration().is_converted(self.version)
     }
 
-    /// An object in the form in which it is kept, brought into this one.
+    /// Converts a stored object into this form.
     pub fn of_stored<'o>(&self, stored: Cow<'o, Value>) -> Cow<'o, Value> {
         if !self.is_converted() {
             return stored;
@@ -161,33 +161,32 @@ impl<'a> ObjectForm<'a> {
         Cow::Owned(self.kind.convert_out(self.version, stored.into_owned()))
     }
 
-    /// The way back.
+    /// Converts an object of this form into the stored form.
     pub fn to_stored(&self, object: Value) -> Value {
         if self.is_converted() { self.kind.convert_in(self.version, object) } else { object }
     }
 
-    /// Leaves of an object what is stored of it, once it is known who owns what.
+    /// Removes the parts of an object that are not stored, after field ownership is computed.
     pub(crate) fn settle(&self, object: &mut Value) {
         if let Some(id) = self.type_id() {
             settle(object, id);
         }
     }
 
-    /// What stands in a field that nobody has written, if anything does.
+    /// The value that a field has unless it is set, if any.
     pub(crate) fn unset_field(&self, name: &str) -> Option<Value> {
         self.type_id().and_then(|id| unset_field(id, name))
     }
 
-    /// What there is before anybody has written anything, for types whose objects never lack some
-    /// fields.
+    /// The initial object, for types whose objects always have some fields.
     pub(crate) fn initial(&self) -> Option<Arc<Value>> {
         self.type_id().map(|id| initial(ObjectSchema::of_type(id)))
     }
 }
 
-/// The versions between which owners of fields are told. Those of another group are not among them, though
-/// its objects may be the same ones: upstream knows the types of the core group and of all others apart,
-/// and forgets who wrote an Event through the other of its groups.
+/// Versions between which managed fields are converted. Versions of another group are not among them even if its
+/// objects are the same ones: kube-apiserver distinguishes the types of the core group from all others, and drops the
+/// ownership of fields of an Event that were written through the other group.
 impl Versions for ObjectForm<'_> {
     fn object_type(&self, api_version: &str) -> Option<Type<'_>> {
         let (group, version) = split_api_version(api_version);
@@ -217,14 +216,16 @@ impl Versions for ObjectForm<'_> {
         if !self.is_convertible_to(target.version) {
             return Err(failed("no such version".to_owned()));
         }
-        // What others own is found by removing the rest, which may leave less than objects of the type ever have.
+        // Fields of other managers are found by removing all others, so that required fields of the type may be
+        // absent.
         let whole = source.convert(object).map_err(|error| failed(error.to_string()))?.object;
         let converted = target.of_stored(Cow::Owned(source.to_stored(whole))).into_owned();
         target.convert(converted).map(|decoded| decoded.object).map_err(|error| failed(error.to_string()))
     }
 }
 
-/// The same for all objects of a built-in type, so it is made once; there are as many as kinds.
+/// Cached, because the result is the same for all objects of a built-in type; the cache is bounded by the number of
+/// kinds.
 fn initial(of: ObjectSchema<'static>) -> Arc<Value> {
     static KNOWN: RwLock<BTreeMap<NodeId, Arc<Value>>> = RwLock::new(BTreeMap::new());
     if let Some(initial) = KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(&of.node) {

@@ -44,7 +44,7 @@ fn parse(text: &'static str) -> HashMap<&'static str, Vec<Field>> {
 }
 
 /// A versioned value as messages print it; `shape` is a type as in the data, such as `*@core.Affinity`, or `S` for a
-/// string type with a name, which is printed as JSON where plain strings are quoted as Go does.
+/// named string type, which is printed as JSON where plain strings are quoted as in Go.
 pub(crate) fn printed(shape: &str, value: Option<&Value>) -> BadValue {
     if shape == "s" {
         return BadValue::from(value.and_then(Value::as_str).unwrap_or_default());
@@ -52,12 +52,12 @@ pub(crate) fn printed(shape: &str, value: Option<&Value>) -> BadValue {
     BadValue::Json(Printer { text: String::new(), depth: None }.print(shape, value))
 }
 
-/// The same with a line per field, as differences of immutable fields are printed.
+/// The same with one line per field, as diffs of immutable fields are printed.
 pub(crate) fn indented(shape: &str, value: Option<&Value>) -> String {
     Printer { text: String::new(), depth: Some(0) }.print(shape, value)
 }
 
-/// The printed names of the fields of a type that are neither absent nor zero, in their order.
+/// Printed names of the fields of a type that are neither absent nor zero, in order.
 pub(crate) fn fields_set<'a>(name: &str, value: &'a Value) -> impl Iterator<Item = &'static str> + use<'a> {
     let fields: &'static [Field] = TYPES.get(name).map_or(&[], Vec::as_slice);
     let is_set = |field: &Field| {
@@ -69,7 +69,7 @@ pub(crate) fn fields_set<'a>(name: &str, value: &'a Value) -> impl Iterator<Item
     fields.iter().filter(move |field| is_set(field)).map(|field| field.name)
 }
 
-/// The names that the fields of a type have in versioned objects, in their order.
+/// Names of the fields of a type in versioned objects, in order.
 pub(crate) fn versioned_names(name: &str) -> impl Iterator<Item = &'static str> {
     TYPES.get(name).into_iter().flatten().map(|field| field.source)
 }
@@ -84,7 +84,7 @@ fn find<'a>(source: &str, object: &'a Value, parent: Option<&'a Value>) -> Optio
     value.filter(|value| !value.is_null())
 }
 
-/// Writes JSON as Go does, in one line or with a step of one space.
+/// Writes JSON as Go does, in one line or indented by one space.
 struct Printer {
     text: String,
     depth: Option<usize>,
@@ -132,7 +132,7 @@ impl Printer {
         let mut count = 0;
         for field in fields {
             let value = find(field.source, object, parent);
-            // What is a schema, a list or a truth value is one of these fields.
+            // A schema, a list or a boolean is the source of one of these fields.
             let value = value
                 .filter(|value| field.source != "." || !field.shape.starts_with("*@") || value.is_object());
             if field.is_omitted && value.is_none_or(|value| is_zero(field.shape, value)) {
@@ -197,7 +197,7 @@ impl Printer {
     }
 }
 
-/// Whether a field that may be omitted is.
+/// Whether a field with `omitempty` is omitted.
 fn is_zero(shape: &str, value: &Value) -> bool {
     match value {
         Value::Object(entries) => shape.starts_with('{') && entries.is_empty(),
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_named_type_is_listed_and_every_shape_is_known() {
+    fn field_types_are_listed() {
         for (name, fields) in TYPES.iter() {
             for field in fields {
                 let shape = field.shape.trim_start_matches(['*', '[', '{']);

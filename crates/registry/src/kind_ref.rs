@@ -1,17 +1,16 @@
-//! A handle to a kind, however long that kind lives.
+//! A handle to a built-in or custom kind.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::kind::Kind;
 
-/// A kind: one of those that are always there, or one that came with a definition and goes when
-/// nobody holds it any more. Cheap to clone.
+/// A built-in kind, or a kind of a CustomResourceDefinition, which is dropped with its last handle. Cheap to clone.
 #[derive(Clone)]
 pub enum KindRef {
-    /// Always there.
+    /// A built-in kind.
     Static(&'static dyn Kind),
-    /// As long as somebody holds it.
+    /// A reference-counted kind of a CustomResourceDefinition.
     Shared(Arc<dyn Kind>),
 }
 

@@ -1,21 +1,20 @@
-//! What each Kubernetes kind means.
+//! The Kubernetes kinds, and one generic life cycle (create, read, update, delete, watch) for the objects of all of
+//! them.
 //!
-//! A kind is declared once, in one file under `kinds`, as one value of the trait [`Kind`].
-//! Everything else follows from the declaration: routes, discovery, storage, validation,
-//! tables.
+//! A kind is declared once, in one file under `kinds`, as one value of the trait [`Kind`]. Routes, discovery,
+//! storage, validation and tables follow from the declaration.
 
 pub mod admission;
 mod aggregation;
+pub mod allocation;
 mod allocation_metrics;
 mod audit;
 mod bootstrap;
 pub mod catalog;
-pub mod claim;
 mod cluster;
 mod clusters;
 mod condition;
 mod crd;
-mod derived;
 pub mod encode;
 mod error;
 mod fence;
@@ -29,6 +28,7 @@ pub mod kinds;
 pub mod lifecycle;
 pub mod network;
 mod network_usage;
+mod parse_cache;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 pub mod scale;
@@ -40,11 +40,10 @@ pub use coracle_store::{Entry, EntryId, EntryParts, Revision};
 
 pub use aggregation::RemoteVersion;
 pub use audit::AuditAnnotations;
-pub use bootstrap::{Endpoint, Site};
+pub use bootstrap::{Endpoint, ServerInfo};
 pub use cluster::{Cluster, Registry};
 pub use clusters::{ClusterInfo, ClusterLimits, ClusterUsage, DEFAULT_CLUSTER, LimitsChange};
 pub use condition::Conditions;
-pub use derived::Derived;
 pub use error::{Error, Result, StoreFailure, Subject};
 pub use fence::{Fence, HeldLease};
 pub use identity::Identity;
@@ -52,3 +51,4 @@ pub use kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Sto
 pub use kind_ref::KindRef;
 pub use network::ServiceNetwork;
 pub use network_usage::{AddressUsage, PortUsage};
+pub use parse_cache::ParseCache;

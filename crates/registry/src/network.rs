@@ -1,21 +1,20 @@
-//! From where services get their addresses and ports.
+//! Networks of services: IP ranges and node ports.
 //!
-//! Both kinds of ranges have two bands: what is chosen by the server comes from the upper one as
-//! long as there is something left, so that what clients ask for by number is seldom taken
-//! (KEP-3070 for addresses, KEP-3682 for ports).
+//! Ranges of both kinds have two bands: the server allocates from the upper band while it has free values, so that
+//! values that clients request explicitly are seldom allocated (KEP-3070 for addresses, KEP-3682 for ports).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// The fewest addresses that a range has, as upstream demands.
+/// Minimum number of addresses in a range, as in kube-apiserver.
 const MIN_ADDRESSES: u64 = 8;
 
-/// The shortest prefix of a range of IPv6, as upstream demands: places are counted in 64 bits.
+/// Minimum prefix length of an IPv6 range, as in kube-apiserver: indexes have 64 bits.
 const MIN_PREFIX_V6: u8 = 64;
 
-/// Where the lower band of a range ends: never less than `min` or more than `max`, and in
-/// between one part in `step`. Ranges that are not larger than `min` have one band only.
+/// Size of the lower band of a range: one part in `step`, at least `min` and at most `max`. Ranges of up to `min`
+/// values have only one band.
 struct Bands {
     min: u64,
     max: u64,
@@ -31,7 +30,7 @@ impl Bands {
     }
 }
 
-/// From where services get their addresses and ports.
+/// IP ranges and node ports from which services allocate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceNetwork {
     ranges: Vec<AddressRange>,
@@ -40,7 +39,7 @@ pub struct ServiceNetwork {
 
 impl Default for ServiceNetwork {
     fn default() -> Self {
-        // The range of kubeadm, and the ports of upstream.
+        // The default service range of kubeadm, and the default node ports of kube-apiserver.
         let range = AddressRange {
             network: u128::from(u32::from(Ipv4Addr::new(10, 96, 0, 0))),
             prefix: 12,
@@ -51,10 +50,10 @@ impl Default for ServiceNetwork {
 }
 
 impl ServiceNetwork {
-    /// One range of addresses, or one for each family, of which the first is the usual one.
+    /// A network with one range, or one range per address family, the default family first.
     ///
     /// # Errors
-    /// If there are none, too many, or two of one family.
+    /// If there is no range, or there are more than two or two of one family.
     pub fn new(ranges: Vec<AddressRange>, node_ports: PortRange) -> Result<Self, NetworkError> {
         match ranges.as_slice() {
             [_] => Ok(Self { ranges, node_ports }),
@@ -63,52 +62,52 @@ impl ServiceNetwork {
         }
     }
 
-    /// The ranges of addresses, the usual one first.
+    /// IP ranges, that of the default family first.
     pub fn ranges(&self) -> &[AddressRange] {
         &self.ranges
     }
 
-    /// The ports that are opened on every node.
+    /// The range of node ports.
     pub fn node_ports(&self) -> PortRange {
         self.node_ports
     }
 
-    /// `IPv4` and `IPv6`, the usual one first.
+    /// `IPv4` and `IPv6`, the default family first.
     pub fn families(&self) -> Vec<&'static str> {
         self.ranges.iter().map(|range| range.family()).collect()
     }
 }
 
-/// Why there can be no such network.
+/// Why a network is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// Not a range of addresses.
+    /// The text is not a CIDR.
     #[error("{text:?} is not a range of addresses such as 10.96.0.0/12")]
     NotRange {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// Too small or too large.
+    /// The range is too small or too large.
     #[error(
         "{text:?} must have at least {MIN_ADDRESSES} addresses, and with IPv6 a prefix of at least {MIN_PREFIX_V6} bits"
     )]
     Size {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// Not a range of ports.
+    /// The text is not a port range.
     #[error("{text:?} is not a range of ports such as 30000-32767")]
     NotPorts {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// No range, or two of one family.
+    /// There is no range, or there are two of one family.
     #[error("there must be one range of addresses, or one of IPv4 and one of IPv6")]
     Families,
 }
 
-/// A range of addresses, such as 10.96.0.0/12.
+/// An IP range, such as 10.96.0.0/12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     network: u128,
@@ -122,26 +121,25 @@ impl AddressRange {
         if self.v4 { "IPv4" } else { "IPv6" }
     }
 
-    /// How many addresses services can have: not that of the network itself, nor the one for
-    /// broadcasts.
+    /// Number of addresses for services: without the network address and, for IPv4, the broadcast address.
     pub fn len(&self) -> u64 {
         let unusable = if self.v4 { 2 } else { 1 };
         u64::try_from((1_u128 << self.host_bits()) - unusable).unwrap_or(u64::MAX)
     }
 
-    /// Whether there is none; never, for a range has a least size.
+    /// Always false, because ranges have a minimum size.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them.
+    /// The address with this index.
     pub fn address(&self, index: u64) -> IpAddr {
         let bits = self.network + 1 + u128::from(index);
-        // Of a range of IPv4 all addresses have 32 bits.
+        // The bits of an IPv4 address fit into 32 bits.
         if self.v4 { Ipv4Addr::from(bits as u32).into() } else { Ipv6Addr::from(bits).into() }
     }
 
-    /// Whether a service can have this address.
+    /// Whether the range has this address and services can use it.
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = match address {
             IpAddr::V4(address) if self.v4 => u128::from(u32::from(address)),
@@ -151,7 +149,7 @@ impl AddressRange {
         bits.checked_sub(self.network + 1).is_some_and(|index| index < u128::from(self.len()))
     }
 
-    /// How many of the first ones are only chosen when there are no others.
+    /// Number of addresses in the lower band, which are allocated only when all others are.
     pub(crate) fn lower_band(&self) -> u64 {
         ADDRESS_BANDS.lower(u64::try_from(1_u128 << self.host_bits()).unwrap_or(u64::MAX))
     }
@@ -195,7 +193,7 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// A range of ports, such as 30000-32767.
+/// A port range, such as 30000-32767.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     first: u16,
@@ -203,27 +201,27 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// How many there are.
+    /// Number of ports.
     pub fn len(&self) -> u64 {
         u64::from(self.last - self.first) + 1
     }
 
-    /// Whether there is none; never.
+    /// Always false, because a range has at least one port.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them.
+    /// The port with this index.
     pub fn port(&self, index: u64) -> i64 {
         i64::from(self.first) + index as i64
     }
 
-    /// Whether a port is among them.
+    /// Whether the range contains a port.
     pub fn contains(&self, port: i64) -> bool {
         (i64::from(self.first)..=i64::from(self.last)).contains(&port)
     }
 
-    /// How many of the first ones are only chosen when there are no others.
+    /// Number of ports in the lower band, which are allocated only when all others are.
     pub(crate) fn lower_band(&self) -> u64 {
         PORT_BANDS.lower(self.len())
     }
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_neither_its_first_nor_its_broadcast_address() {
+    fn range_excludes_network_and_broadcast_address() {
         let small = range("10.0.0.5/28");
         assert_eq!((small.to_string().as_str(), small.len()), ("10.0.0.0/28", 14));
         assert_eq!(small.address(0).to_string(), "10.0.0.1");
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_band_grows_with_the_range() {
+    fn lower_band_grows_with_the_range() {
         let bands: Vec<u64> = ["10.0.0.0/28", "10.0.0.0/27", "10.0.0.0/22", "10.96.0.0/12", "fd00::/64"]
             .map(|text| range(text).lower_band())
             .into();
@@ -283,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_ranges_are_rejected() {
         for text in ["", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/30", "fd00::/48", "a/8", "10.0.0.0/-1"] {
             assert!(text.parse::<AddressRange>().is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Addresses and node ports that services of a cluster hold, for metrics.
+//! Allocated addresses and node ports of a cluster, for metrics.
 
 use std::net::IpAddr;
 
@@ -11,28 +11,28 @@ use crate::kind::Kind;
 use crate::kinds::core::service::{NODE_PORTS_PREFIX, Service};
 use crate::kinds::networking::ip_address::IpAddress;
 
-/// What services hold of one range of addresses.
+/// Usage of an IP range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressUsage {
     /// The range in CIDR notation.
     pub cidr: String,
-    /// Addresses that services hold.
+    /// Allocated addresses.
     pub allocated: u64,
-    /// Addresses that are free.
+    /// Free addresses.
     pub available: u64,
 }
 
-/// What services hold of the node ports.
+/// Usage of the node ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortUsage {
-    /// Ports that services hold.
+    /// Allocated ports.
     pub allocated: u64,
-    /// Ports that are free.
+    /// Free ports.
     pub available: u64,
 }
 
 impl Cluster {
-    /// Addresses that services hold, by range. Reads all IPAddresses.
+    /// Allocated addresses by range. Reads all IPAddresses.
     ///
     /// # Errors
     /// If the store fails.
@@ -66,7 +66,7 @@ impl Cluster {
         Ok(usage)
     }
 
-    /// Node ports that services hold.
+    /// Allocated node ports.
     ///
     /// # Errors
     /// If the store fails.
@@ -76,7 +76,7 @@ impl Cluster {
         Ok(PortUsage { allocated, available })
     }
 
-    /// The name of the storage engine, and the bytes that it takes: on disk if it has files, else in memory.
+    /// Name and size of the storage engine: bytes on disk if it has files, otherwise in memory.
     ///
     /// # Errors
     /// If the store fails.

@@ -1,4 +1,4 @@
-//! Examples of a kind: what must be accepted, what must be refused and why.
+//! Sample objects of kinds: valid ones, and invalid ones with the expected errors.
 
 use coracle_meta::field::ErrorList;
 use coracle_meta::time::Time;
@@ -6,71 +6,68 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 
-/// Examples of a kind.
+/// Samples of a kind.
 #[derive(Clone, Debug)]
 pub struct Samples {
-    /// Objects as a client would send them; at least one. The first is used for all tests of
-    /// the life cycle.
+    /// Valid objects as a client would send them; at least one. The tests of the life cycle use the first.
     pub valid: Vec<Value>,
-    /// Objects that must be refused.
+    /// Invalid objects.
     pub invalid: Vec<Refused>,
-    /// Changes of the first valid object, as merge patches, that must be accepted; at least
-    /// one, unless the kind cannot be updated.
+    /// Valid updates of the first valid object, as merge patches; at least one, unless the kind cannot be updated.
     pub updates: Vec<Value>,
-    /// Changes that must be refused.
+    /// Invalid updates.
     pub invalid_updates: Vec<Refused>,
 }
 
 impl Samples {
-    /// For kinds that are made while the program runs.
+    /// No samples, for custom kinds.
     pub(crate) fn none() -> Self {
         Self { valid: Vec::new(), invalid: Vec::new(), updates: Vec::new(), invalid_updates: Vec::new() }
     }
 }
 
-/// Something that must be refused.
+/// An invalid sample and the expected error.
 #[derive(Clone, Debug)]
 pub struct Refused {
-    /// The object, or the merge patch to the first valid one.
+    /// The object, or the merge patch for the first valid object.
     pub object: Value,
-    /// The field that must be named, such as `spec.containers[0].name`.
+    /// Field of the expected error, such as `spec.containers[0].name`.
     pub field: &'static str,
-    /// The reason that must be given, such as `FieldValueRequired`.
+    /// Reason of the expected error, such as `FieldValueRequired`.
     pub reason: &'static str,
 }
 
 impl Refused {
-    /// Something that must be refused.
+    /// An invalid sample and the expected error.
     pub fn new(object: Value, field: &'static str, reason: &'static str) -> Self {
         Self { object, field, reason }
     }
 }
 
-/// An object that was stored before there was a rule against it.
+/// An object that was stored before the rule that it violates existed (ratcheting validation).
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// The object, which nobody may create any more.
+    /// The object, which cannot be created any more.
     pub object: Value,
-    /// Changes of it, as merge patches, that must be accepted although the object stays as it is otherwise; at
-    /// least one.
+    /// Updates as merge patches that are valid although they leave the invalid value unchanged; at least one.
     pub updates: Vec<Value>,
-    /// Changes that must be refused.
+    /// Invalid updates.
     pub invalid_updates: Vec<Refused>,
 }
 
 impl Stored {
-    /// An object of which everything else may be changed, such as its labels.
+    /// A stored object whose other fields, such as labels, can be updated.
     pub fn new(object: Value) -> Self {
         let update = serde_json::json!({"metadata": {"labels": {"changed": "yes"}}});
         Self { object, updates: vec![update], invalid_updates: Vec::new() }
     }
 
-    /// A valid object, changed by a merge patch.
+    /// A stored object: a valid one with a merge patch applied.
     pub fn of(valid: &Value, patch: &Value) -> Self {
         Self::new(merged(valid, patch))
     }
 
-    /// The same, with a change that must be refused.
+    /// Adds an invalid update.
     #[must_use]
     pub fn refusing(mut self, patch: Value, field: &'static str, reason: &'static str) -> Self {
         self.invalid_updates.push(Refused::new(patch, field, reason));
@@ -78,37 +75,37 @@ impl Stored {
     }
 }
 
-/// A write of which the client is warned.
+/// A write and the expected warnings.
 #[derive(Clone, Debug)]
 pub struct Warned {
-    /// The part that is written; empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub part: &'static str,
-    /// What was there before, if there was anything.
+    /// The existing object, if any.
     pub old: Option<Value>,
-    /// What is written.
+    /// The object that is written.
     pub object: Value,
-    /// What the client is told.
+    /// The expected warnings.
     pub warnings: Vec<&'static str>,
 }
 
 impl Warned {
-    /// A new object.
+    /// A create request.
     pub fn created(object: Value, warnings: &[&'static str]) -> Self {
         Self { part: "", old: None, object, warnings: warnings.to_vec() }
     }
 
-    /// An object that is changed.
+    /// An update request.
     pub fn updated(old: Value, object: Value, warnings: &[&'static str]) -> Self {
         Self { part: "", old: Some(old), object, warnings: warnings.to_vec() }
     }
 
-    /// A status that is written.
+    /// An update of the status.
     pub fn status(object: Value, warnings: &[&'static str]) -> Self {
         Self { part: "status", old: None, object, warnings: warnings.to_vec() }
     }
 }
 
-/// What a kind warns of when this is written.
+/// Warnings of a kind about a write.
 pub fn warnings_on(kind: &dyn Kind, write: &Warned) -> Vec<String> {
     let complete = |object: &Value| {
         let mut object = stored(kind, object.clone());
@@ -122,7 +119,7 @@ pub fn warnings_on(kind: &dyn Kind, write: &Warned) -> Vec<String> {
     }
 }
 
-/// What a kind has against a new object, as far as it is up to the kind.
+/// Validation errors of a kind for a new object, without the checks for all kinds.
 pub fn errors_on_create(kind: &dyn Kind, object: &Value) -> ErrorList {
     let mut object = stored(kind, object.clone());
     kind.set_defaults(&mut object);
@@ -133,7 +130,7 @@ pub fn errors_on_create(kind: &dyn Kind, object: &Value) -> ErrorList {
     errors
 }
 
-/// What a kind has against a change of an object.
+/// Validation errors of a kind for an update, without the checks for all kinds.
 pub fn errors_on_update(kind: &dyn Kind, old: &Value, patch: &Value) -> ErrorList {
     let declaration = kind.declaration();
     let version = declaration.versions.first().map_or("", |version| version);
@@ -154,21 +151,21 @@ pub fn errors_on_update(kind: &dyn Kind, old: &Value, patch: &Value) -> ErrorLis
     errors
 }
 
-/// A sample, in the form in which hooks see it.
+/// A sample in the stored form, which is the form that hooks see.
 fn stored(kind: &dyn Kind, object: Value) -> Value {
     let declaration = kind.declaration();
     let version = declaration.versions.first().map_or("", |version| version);
     if declaration.is_converted(version) { kind.convert_in(version, object) } else { object }
 }
 
-/// An object after a merge patch.
+/// Applies a merge patch to a copy of an object.
 pub fn merged(object: &Value, patch: &Value) -> Value {
     let mut object = object.clone();
     merge(&mut object, patch);
     object
 }
 
-/// A merge patch, as RFC 7396 has it.
+/// Applies a merge patch (RFC 7396).
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *target = patch.clone();

@@ -1,7 +1,7 @@
-//! Scales: how many of something there are to be, whatever the kind.
+//! The scale subresource: desired and current replica counts of an object of any kind.
 //!
-//! A kind says where its objects have the numbers; the Scale of an object, and what a change of
-//! it does to the object, follow from that.
+//! A kind declares the paths of the counts within its objects; the Scale of an object, and the effect of a changed
+//! Scale on the object, follow from them.
 
 use std::borrow::Cow;
 
@@ -9,35 +9,35 @@ use coracle_meta::object::Meta;
 use coracle_meta::selector::{LabelSelector, labels};
 use serde_json::{Map, Value, json};
 
-/// The names of fields from an object to one of its values.
+/// Names of the fields on the way to a value.
 pub type FieldPath = Vec<Cow<'static, str>>;
 
-/// Where the objects of a kind have what a Scale tells.
+/// Paths of the values of a Scale in the objects of a kind.
 #[derive(Clone, Debug)]
 pub struct ScalePaths {
-    /// How many there are to be.
+    /// Path of the desired number of replicas.
     pub spec_replicas: FieldPath,
-    /// How many there are.
+    /// Path of the current number of replicas.
     pub status_replicas: FieldPath,
-    /// Which objects are counted, if the kind says so.
+    /// The selector of the replicas, if the kind has one.
     pub selector: Option<ScaleSelector>,
-    /// Where `spec_replicas` is, as a path in one text, if there is no scale unless it is said there.
+    /// `spec_replicas` as one text, for kinds whose objects have no scale unless that field is set.
     pub is_said: Option<String>,
 }
 
-/// In which form a kind says which objects are counted.
+/// Format of the selector.
 #[derive(Clone, Debug)]
 pub enum ScaleSelector {
     /// A `LabelSelector`.
     LabelSelector(FieldPath),
-    /// Labels and the values that they must have.
+    /// A map of labels and required values.
     Labels(FieldPath),
-    /// A selector in its text form.
+    /// A selector in text form.
     Text(FieldPath),
 }
 
 impl ScalePaths {
-    /// Where most built-in kinds have them, with this selector.
+    /// `spec.replicas`, `status.replicas` and `spec.selector`, as in most built-in kinds.
     pub fn usual(selector: fn(FieldPath) -> ScaleSelector) -> Self {
         Self {
             spec_replicas: vec!["spec".into(), "replicas".into()],
@@ -56,7 +56,7 @@ impl ScalePaths {
             }
         }
         let mut spec = json!({});
-        // None to be is told by telling nothing.
+        // A count of zero is omitted.
         if let Some(replicas) = number(object, &self.spec_replicas).filter(|replicas| *replicas != 0) {
             spec["replicas"] = replicas.into();
         }
@@ -74,12 +74,12 @@ impl ScalePaths {
         })
     }
 
-    /// Where it would have to be said how many there are to be, if that is not said.
+    /// Path of the replica count, if the kind requires it and the object does not set it.
     pub fn unsaid(&self, object: &Value) -> Option<&str> {
         self.is_said.as_deref().filter(|_| at(object, &self.spec_replicas).is_none())
     }
 
-    /// Says in an object how many there are to be.
+    /// Sets the desired number of replicas.
     pub fn set_replicas(&self, object: &mut Value, replicas: i64) {
         let Some((last, parents)) = self.spec_replicas.split_last() else { return };
         let mut place = object;
@@ -94,7 +94,7 @@ impl ScalePaths {
 }
 
 impl ScaleSelector {
-    /// As a Scale tells it; empty if there is none.
+    /// The selector in the text form of a Scale; empty if there is none.
     fn text(&self, object: &Value) -> String {
         match self {
             Self::LabelSelector(path) => {
@@ -113,12 +113,12 @@ impl ScaleSelector {
     }
 }
 
-/// How many a Scale says there are to be.
+/// Desired number of replicas of a Scale.
 pub(crate) fn replicas(scale: &Value) -> i64 {
     scale.get("spec").and_then(|spec| spec.get("replicas")).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Whose Scale it is, as far as it says.
+/// UID of the object that a Scale is for; empty if it states none.
 pub(crate) fn uid(scale: &Value) -> &str {
     Meta::of(scale).uid()
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scale_tells_numbers_and_a_selector() {
+    fn scale_has_counts_and_selector() {
         let mut object = json!({
             "metadata": {"name": "a", "uid": "u", "labels": {"not": "told"}},
             "spec": {"replicas": 2, "selector": {"matchLabels": {"b": "c", "a": "b"}}},
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_come_in_several_forms() {
+    fn selectors_of_all_formats_are_printed() {
         let object = json!({"spec": {"labels": {"a": "b"}, "text": "x in (y)"}});
         let path = |name: &'static str| vec!["spec".into(), name.into()];
         assert_eq!(ScaleSelector::Labels(path("labels")).text(&object), "a=b");

@@ -1,12 +1,11 @@
-//! Looks into the JSON of a stored object without building a tree.
+//! Scans the JSON of a stored object without parsing it into a tree.
 //!
-//! The bytes are ours ([`crate::encode`]), so they have no white space and names without escapes
-//! where this looks. Whatever is not so is no error: the answer is then that only a parser can
-//! tell, which is what the outer `None` of every function means.
+//! The encoder ([`crate::encode`]) writes no white space, and no escapes in the names that this scans for. Other JSON
+//! is not an error: the outer `None` of every function then means that only a parser can find the value.
 
 use std::str;
 
-/// A text at a path of names; empty if there is none. `None` if only a parser can tell.
+/// The string at a path; empty if there is none. `None` if only a parser can find it.
 pub(crate) fn text<'a>(object: &'a [u8], path: &[&str]) -> Option<&'a str> {
     let mut rest = object;
     for name in path {
@@ -22,7 +21,7 @@ pub(crate) fn text<'a>(object: &'a [u8], path: &[&str]) -> Option<&'a str> {
     str::from_utf8(text).ok()
 }
 
-/// The value of a member. `None` if there is none, or only a parser can tell.
+/// The value of a field. `None` if there is none, or only a parser can find it.
 pub(crate) fn value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let rest = seek(object, name)??;
     Some(&rest[..skip_value(rest, 0)?])
@@ -52,7 +51,7 @@ pub(crate) fn labels(object: &[u8]) -> Option<Vec<(&str, &str)>> {
     }
 }
 
-/// The rest of the text from the value of a member on; inside `None` if there is no such member.
+/// The rest of the text from the value of a field on; the inner `None` if there is no such field.
 fn seek<'a>(object: &'a [u8], name: &str) -> Option<Option<&'a [u8]>> {
     if object.first() != Some(&b'{') || object.get(1) == Some(&b'}') {
         return Some(None);
@@ -77,8 +76,7 @@ fn expect(text: &[u8], at: usize, byte: u8) -> Option<usize> {
     (text.get(at) == Some(&byte)).then_some(at + 1)
 }
 
-/// What stands between the quotes that begin at `at`, and where it goes on behind them. `None`
-/// if there is an escape in it.
+/// The content of the string that begins at `at`, and the offset after it. `None` if it contains an escape.
 fn plain_string(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let begin = expect(text, at, b'"')?;
     let end = begin + quote_or_escape(&text[begin..])?;
@@ -96,8 +94,8 @@ fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Where the first quote or escape is. Eight bytes are looked at together: every event of every watch with a
-/// selector skips most of its object, which is mostly strings.
+/// Offset of the first quote or escape. Compares eight bytes at once: every event of every watch with a selector
+/// skips most of its object, which is mostly strings.
 fn quote_or_escape(text: &[u8]) -> Option<usize> {
     let (words, rest) = text.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -115,12 +113,12 @@ const fn repeated(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// The highest bit of each byte that is zero. Bytes behind the first such may be marked wrongly.
+/// The highest bit of each byte that is zero. Bytes after the first such may be marked wrongly.
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeated(0x01)) & !word & repeated(0x80)
 }
 
-/// Where it goes on behind the value at `at`.
+/// Offset after the value at `at`.
 fn skip_value(text: &[u8], mut at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => skip_string(text, at),
@@ -157,7 +155,7 @@ mod tests {
     use crate::encode::Encoded;
     use crate::view;
 
-    /// Texts that a scanner could stumble over.
+    /// Strings that are hard to scan.
     const TEXTS: [&str; 13] = [
         "",
         "a",
@@ -200,12 +198,12 @@ mod tests {
         object.into()
     }
 
-    /// A scan says what a parser says, or that it cannot tell.
+    /// The scanner finds what a parser finds, or reports that only a parser can tell.
     #[test]
-    fn a_scan_agrees_with_a_parser() {
+    fn scan_agrees_with_parser() {
         let seed = Rng::from_entropy().u64();
         let mut rng = Rng::seeded(seed);
-        let mut told = 0;
+        let mut scanned = 0;
         for _ in 0..20_000 {
             let mut object = random_object(&mut rng, 4);
             if rng.below(2) == 0 {
@@ -223,7 +221,7 @@ mod tests {
                 &["metadata", "labels", "app"],
             ] {
                 if let Some(found) = text(&bytes, path) {
-                    told += 1;
+                    scanned += 1;
                     assert_eq!(found, view::text(&parsed, path), "seed {seed}: {path:?} of {parsed}");
                 }
             }
@@ -237,12 +235,12 @@ mod tests {
                 assert_eq!(found, expected, "seed {seed}: {parsed}");
             }
         }
-        assert!(told > 20_000, "the scanner gave up too often: {told}");
+        assert!(scanned > 20_000, "the scanner gave up too often: {scanned}");
     }
 
-    /// Bytes that are cut off or overwritten never lead beyond their end.
+    /// Truncated or overwritten bytes never lead to a read beyond their end.
     #[test]
-    fn damage_is_survived() {
+    fn damaged_bytes_do_not_panic() {
         let mut rng = Rng::seeded(1);
         for _ in 0..2_000 {
             let mut bytes = Encoded::of(&random_object(&mut rng, 3)).bytes.to_vec();

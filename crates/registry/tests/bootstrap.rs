@@ -1,4 +1,4 @@
-//! What every cluster has from its beginning, and how clusters share it.
+//! Bootstrap objects, and how clusters share them.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -12,11 +12,13 @@ use coracle_registry::kinds::storage::storage_class::StorageClass;
 use coracle_registry::lifecycle::{
     Change, DeleteOptions, ListOptions, ObjectEvent, Page, Selection, WatchOptions, Write,
 };
-use coracle_registry::{Cluster, Endpoint, Error, Identity, Kind, LimitsChange, Registry, Site, catalog};
+use coracle_registry::{
+    Cluster, Endpoint, Error, Identity, Kind, LimitsChange, Registry, ServerInfo, catalog,
+};
 use coracle_store::{At, Store, memory};
 use serde_json::{Value, json};
 
-/// How many objects a cluster begins with, by resource.
+/// Number of bootstrap objects by resource.
 const COUNTS: [(&str, usize); 17] = [
     ("namespaces", 4),
     ("services", 1),
@@ -37,20 +39,20 @@ const COUNTS: [(&str, usize); 17] = [
     ("rolebindings", 7),
 ];
 
-fn site() -> Site {
+fn server_info() -> ServerInfo {
     let endpoint = Endpoint::new("192.0.2.1:6443".parse().unwrap());
-    Site { endpoint, client_ca: Some("a certificate".into()), ..Site::default() }
+    ServerInfo { endpoint, client_ca: Some("a certificate".into()), ..ServerInfo::default() }
 }
 
-async fn started(store: &Store, site: &Site) -> Registry {
+async fn started(store: &Store, server_info: &ServerInfo) -> Registry {
     let registry = Registry::new(store.clone(), Clock::system(), Rng::from_entropy());
-    registry.bootstrap(site).await.unwrap();
+    registry.bootstrap(server_info).await.unwrap();
     registry
 }
 
 async fn registry() -> (Store, Registry) {
     let store = memory::open(memory::Options::default());
-    let registry = started(&store, &site()).await;
+    let registry = started(&store, &server_info()).await;
     (store, registry)
 }
 
@@ -119,7 +121,7 @@ async fn new_cluster_has_all_base_objects_and_stores_none() {
 }
 
 #[tokio::test]
-async fn the_server_is_found_by_its_service() {
+async fn kubernetes_service_has_endpoints_of_the_server() {
     let (_store, registry) = registry().await;
     let cluster = registry.cluster("default").unwrap();
     let service = get(&cluster, &Service, "default", "kubernetes").await.unwrap();
@@ -137,7 +139,7 @@ async fn the_server_is_found_by_its_service() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_copied_for_that_cluster_only() {
+async fn changed_bootstrap_object_is_stored_in_one_cluster_only() {
     let (store, registry) = registry().await;
     let (one, other) = (opened(&registry, "one").await, opened(&registry, "other").await);
     let before = get(&one, &Namespace, "", "default").await.unwrap();
@@ -152,11 +154,11 @@ async fn what_is_written_is_copied_for_that_cluster_only() {
 
     let stale = write(&Namespace, "");
     let replaced = one.update(&stale, "default", &Change::Replace(before)).await;
-    assert!(matches!(replaced, Err(Error::Modified(_))), "what was read before is not the latest");
+    assert!(matches!(replaced, Err(Error::Modified(_))), "the revision that was read first is stale");
 }
 
 #[tokio::test]
-async fn what_is_deleted_stays_so_until_it_is_made_again_or_mended() {
+async fn deleted_bootstrap_object_stays_deleted_until_the_next_start() {
     let (_store, registry) = registry().await;
     let cluster = opened(&registry, "one").await;
     let (write, name) = (write(&PriorityClass, ""), "system-node-critical");
@@ -169,25 +171,25 @@ async fn what_is_deleted_stays_so_until_it_is_made_again_or_mended() {
     let own = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "own"}, "value": 1});
     cluster.create(&write, own).await.unwrap();
     assert_eq!(list(&cluster, &PriorityClass, ListOptions::default()).await.entries.len(), 2);
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert_eq!(get(&cluster, &PriorityClass, "", name).await.unwrap()["value"], 2_000_001_000);
     assert_eq!(list(&cluster, &PriorityClass, ListOptions::default()).await.entries.len(), 3);
 }
 
 #[tokio::test]
-async fn a_class_of_storage_that_nobody_wants_stays_away() {
+async fn deleted_default_storage_class_is_not_restored() {
     let (_store, registry) = registry().await;
     let cluster = opened(&registry, "one").await;
     let class = get(&cluster, &StorageClass, "", "standard").await.unwrap();
     assert_eq!(class["volumeBindingMode"], "WaitForFirstConsumer");
     let write = Write { api_version: "storage.k8s.io/v1", ..write(&StorageClass, "") };
     cluster.delete(&write, "standard", &DeleteOptions::default()).await.unwrap();
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert!(list(&cluster, &StorageClass, ListOptions::default()).await.entries.is_empty());
 }
 
 #[tokio::test]
-async fn what_the_cluster_misses_comes_back_as_another_object() {
+async fn deleted_bootstrap_object_is_restored_with_another_uid() {
     let (_store, registry) = registry().await;
     let cluster = opened(&registry, "one").await;
     let page = list(&cluster, &Service, ListOptions::default()).await;
@@ -200,7 +202,7 @@ async fn what_the_cluster_misses_comes_back_as_another_object() {
     assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert!(matches!(watch.next().await.unwrap(), Some(ObjectEvent::Deleted(_))));
     assert!(matches!(watch.next().await.unwrap(), Some(ObjectEvent::Added(_))));
-    // With what it holds.
+    // With its allocation.
     assert!(get(&cluster, &IpAddress, "", "10.96.0.1").await.is_ok());
 
     let api_service = Write { api_version: "apiregistration.k8s.io/v1", ..write(&ApiService, "") };
@@ -235,7 +237,7 @@ async fn lists_are_paged_over_shared_and_own_objects() {
 }
 
 #[tokio::test]
-async fn a_watch_from_the_revision_of_a_list_sees_what_happens_to_shared_objects() {
+async fn watch_from_list_revision_delivers_changes_of_bootstrap_objects() {
     let (_store, registry) = registry().await;
     let cluster = opened(&registry, "one").await;
     let page = list(&cluster, &Namespace, ListOptions::default()).await;
@@ -247,13 +249,13 @@ async fn a_watch_from_the_revision_of_a_list_sees_what_happens_to_shared_objects
     let mut mine = cluster.watch(&Namespace, "", options(selection)).await.unwrap();
     label(&cluster, "default").await;
     assert!(matches!(all.next().await.unwrap(), Some(ObjectEvent::Modified(_))), "it was there before");
-    assert!(matches!(mine.next().await.unwrap(), Some(ObjectEvent::Added(_))), "it begins to count");
+    assert!(matches!(mine.next().await.unwrap(), Some(ObjectEvent::Added(_))), "it begins to match");
     let too_old = WatchOptions { selection: Selection::default(), after: coracle_registry::Revision::new(1) };
     assert!(matches!(cluster.watch(&Namespace, "", too_old).await, Err(Error::Expired { .. })));
 }
 
 #[tokio::test]
-async fn identities_are_of_a_cluster_and_last() {
+async fn uids_differ_between_clusters_and_are_stable() {
     let (store, registry) = registry().await;
     let uid = async |registry: &Registry, id: &str| {
         let cluster = opened(registry, id).await;
@@ -261,30 +263,30 @@ async fn identities_are_of_a_cluster_and_last() {
     };
     let (one, other) = (uid(&registry, "one").await, uid(&registry, "other").await);
     assert_ne!(one, other);
-    assert_eq!(one.as_str().unwrap().as_bytes()[14], b'4', "it looks like any other");
-    let again = started(&store, &site()).await;
+    assert_eq!(one.as_str().unwrap().as_bytes()[14], b'4', "the version of the UUID");
+    let again = started(&store, &server_info()).await;
     assert_eq!(uid(&again, "one").await, one);
-    let elsewhere = started(&memory::open(memory::Options::default()), &site()).await;
+    let elsewhere = started(&memory::open(memory::Options::default()), &server_info()).await;
     assert_ne!(uid(&elsewhere, "one").await, one);
 }
 
 #[tokio::test]
-async fn only_a_change_of_the_objects_makes_a_revision() {
+async fn only_changed_bootstrap_objects_get_a_new_revision() {
     let (store, registry) = registry().await;
     let cluster = opened(&registry, "one").await;
     let own = label(&cluster, "default").await;
     let last = store.get("x").await.unwrap().revision;
-    started(&store, &site()).await;
+    started(&store, &server_info()).await;
     assert_eq!(store.get("x").await.unwrap().revision, last);
 
-    let moved = Site { endpoint: Endpoint::new("192.0.2.2:443".parse().unwrap()), ..site() };
+    let moved = ServerInfo { endpoint: Endpoint::new("192.0.2.2:443".parse().unwrap()), ..server_info() };
     let registry = started(&store, &moved).await;
     assert_eq!(store.get("x").await.unwrap().revision, last.next());
     let cluster = opened(&registry, "one").await;
     let service = cluster.get(&Service, "default", "kubernetes", None).await.unwrap();
     assert_eq!(service.revision, last.next());
-    assert_eq!(get(&cluster, &Namespace, "", "default").await.unwrap(), own, "what was written stays");
+    assert_eq!(get(&cluster, &Namespace, "", "default").await.unwrap(), own, "own objects are unchanged");
     let before = WatchOptions { selection: Selection::default(), after: last };
     let expired = cluster.watch(&Service, "", before).await;
-    assert!(matches!(expired, Err(Error::Expired { .. })), "who has not seen it must list again");
+    assert!(matches!(expired, Err(Error::Expired { .. })), "an older watch must list again");
 }

@@ -1,4 +1,4 @@
-//! The roles every cluster begins with: what people change of them, and what a start adds.
+//! Default roles and bindings: changes by users, and their reconciliation at the next start.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -7,14 +7,14 @@ use coracle_registry::kinds::rbac::cluster_role_binding::ClusterRoleBinding;
 use coracle_registry::kinds::rbac::permission::missing;
 use coracle_registry::kinds::rbac::role::Role;
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
-use coracle_registry::{Cluster, Error, Identity, Kind, Registry, Site};
+use coracle_registry::{Cluster, Error, Identity, Kind, Registry, ServerInfo};
 use serde_json::{Value, json};
 
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 async fn cluster() -> Cluster {
     let registry = Registry::in_memory();
-    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.bootstrap(&ServerInfo::default()).await.unwrap();
     registry.cluster("default").unwrap()
 }
 
@@ -60,7 +60,7 @@ fn managers(object: &Value) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn roles_made_of_others_have_their_rules_from_the_beginning() {
+async fn aggregated_roles_have_rules_from_the_beginning() {
     let cluster = cluster().await;
     let [admin, edit, view] = ["admin", "edit", "view"];
     let mut rules = Vec::new();
@@ -70,7 +70,7 @@ async fn roles_made_of_others_have_their_rules_from_the_beginning() {
         assert_eq!(managers(&role), [applied, ("kube-apiserver", "Update")]);
         rules.push(role["rules"].as_array().unwrap().clone());
     }
-    // One of each is about metrics.k8s.io, which elsewhere comes with the metrics server.
+    // Each has one rule for metrics.k8s.io, which in other clusters comes with metrics-server.
     assert_eq!(rules.iter().map(Vec::len).collect::<Vec<_>>(), [30, 28, 13]);
     assert_eq!(missing(&rules[0], &rules[1]), [Value::Null; 0]);
     assert_eq!(missing(&rules[1], &rules[2]), [Value::Null; 0]);
@@ -80,17 +80,17 @@ async fn roles_made_of_others_have_their_rules_from_the_beginning() {
 }
 
 #[tokio::test]
-async fn a_deleted_role_is_gone_until_the_next_start() {
+async fn deleted_role_is_restored_by_the_next_start() {
     let cluster = cluster().await;
     let before = get(&cluster, &ClusterRole, "view").await.unwrap();
     delete(&cluster, &ClusterRole, "view").await;
     assert!(matches!(get(&cluster, &ClusterRole, "view").await, Err(Error::NotFound(_))));
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert_eq!(get(&cluster, &ClusterRole, "view").await.unwrap()["rules"], before["rules"]);
 }
 
 #[tokio::test]
-async fn a_start_adds_what_was_taken_and_keeps_what_was_added() {
+async fn start_restores_removed_rules_and_keeps_added_ones() {
     let cluster = cluster().await;
     let name = "system:basic-user";
     let changed = change(&cluster, &ClusterRole, name, |role| {
@@ -98,21 +98,21 @@ async fn a_start_adds_what_was_taken_and_keeps_what_was_added() {
         role["rules"] = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
     })
     .await;
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     let mended = get(&cluster, &ClusterRole, name).await.unwrap();
     let labels = json!({"mine": "yes", "kubernetes.io/bootstrapping": "rbac-defaults"});
     assert_eq!(mended["metadata"]["labels"], labels);
     assert_eq!(mended["rules"][0], changed["rules"][0]);
     assert_eq!(mended["rules"].as_array().unwrap().len(), 4, "{mended}");
     assert_eq!(mended["metadata"]["uid"], changed["metadata"]["uid"]);
-    cluster.mend().await.unwrap();
-    assert_eq!(get(&cluster, &ClusterRole, name).await.unwrap(), mended, "it is enough");
+    cluster.reconcile().await.unwrap();
+    assert_eq!(get(&cluster, &ClusterRole, name).await.unwrap(), mended, "no further change");
 
     change(&cluster, &ClusterRoleBinding, name, |binding| {
         binding["subjects"] = json!([{"kind": "User", "name": "jane"}]);
     })
     .await;
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     let binding = get(&cluster, &ClusterRoleBinding, name).await.unwrap();
     let names: Vec<_> =
         binding["subjects"].as_array().unwrap().iter().map(|subject| &subject["name"]).collect();
@@ -120,19 +120,19 @@ async fn a_start_adds_what_was_taken_and_keeps_what_was_added() {
 }
 
 #[tokio::test]
-async fn who_opts_out_is_left_alone() {
+async fn role_with_autoupdate_false_is_not_changed() {
     let cluster = cluster().await;
     let own = change(&cluster, &ClusterRole, "system:discovery", |role| {
         role["metadata"]["annotations"][AUTOUPDATE] = "false".into();
         role["rules"] = json!([]);
     })
     .await;
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     assert_eq!(get(&cluster, &ClusterRole, "system:discovery").await.unwrap(), own);
 }
 
 #[tokio::test]
-async fn a_binding_to_another_role_is_made_again() {
+async fn binding_with_changed_role_ref_is_recreated() {
     let cluster = cluster().await;
     let name = "cluster-admin";
     let before = get(&cluster, &ClusterRoleBinding, name).await.unwrap();
@@ -144,13 +144,13 @@ async fn a_binding_to_another_role_is_made_again() {
         "roleRef": {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"},
     });
     cluster.create(&write(&ClusterRoleBinding), other).await.unwrap();
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     let after = get(&cluster, &ClusterRoleBinding, name).await.unwrap();
     assert_eq!((&after["roleRef"], &after["subjects"]), (&before["roleRef"], &before["subjects"]));
 }
 
 #[tokio::test]
-async fn roles_in_namespaces_are_mended_too() {
+async fn namespaced_roles_are_reconciled() {
     let cluster = cluster().await;
     let (namespace, name) = ("kube-system", "extension-apiserver-authentication-reader");
     let write = Write { namespace, ..write(&Role) };
@@ -159,14 +159,14 @@ async fn roles_in_namespaces_are_mended_too() {
         Ok(role)
     };
     cluster.update(&write, name, &Change::Patch(&nothing)).await.unwrap();
-    cluster.mend().await.unwrap();
+    cluster.reconcile().await.unwrap();
     let role = cluster.get(&Role, namespace, name, None).await.unwrap();
     let role: Value = serde_json::from_slice(&role.json).unwrap();
     assert_eq!(role["rules"].as_array().unwrap().len(), 3);
 }
 
 #[tokio::test]
-async fn rules_that_are_told_to_be_none_have_an_owner() {
+async fn empty_rules_have_a_manager_if_sent() {
     let cluster = cluster().await;
     for (name, rules, owners) in [("told", json!([]), 1), ("untold", Value::Null, 0)] {
         let role = json!({

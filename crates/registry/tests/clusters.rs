@@ -7,7 +7,7 @@ use coracle_registry::kinds::core::config_map::ConfigMap;
 use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
 use coracle_registry::{
-    Cluster, ClusterLimits, ClusterUsage, Error, Identity, Kind, LimitsChange, Registry, Result, Site,
+    Cluster, ClusterLimits, ClusterUsage, Error, Identity, Kind, LimitsChange, Registry, Result, ServerInfo,
 };
 use coracle_store::{At, Put, Store, memory};
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ async fn default_cluster_always_exists() {
 #[tokio::test]
 async fn recreated_cluster_has_base_objects_with_other_uids() {
     let (_store, registry) = open();
-    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.bootstrap(&ServerInfo::default()).await.unwrap();
     let uid = async || {
         registry.create_cluster("t1", DEFAULT_LIMITS).await.unwrap();
         let cluster = registry.cluster("t1").unwrap();
@@ -222,7 +222,7 @@ async fn interrupted_deletion_is_completed_by_the_next_start() {
 }
 
 #[tokio::test]
-async fn servers_over_one_store_learn_of_each_others_clusters() {
+async fn servers_on_one_store_see_each_others_clusters() {
     let (store, one) = open();
     let other = another(&store);
     other.open_clusters().await.unwrap();
@@ -364,7 +364,7 @@ async fn usage_equals_what_is_stored_after_concurrent_writes() {
             tokio::task::yield_now().await;
         }
         let fresh = another(&store);
-        assert_eq!(fresh.cluster_info(id).await.unwrap().usage, stored, "summed up anew");
+        assert_eq!(fresh.cluster_info(id).await.unwrap().usage, stored, "computed again");
     }
 }
 
@@ -374,7 +374,7 @@ async fn cycles_of_creation_and_deletion_leave_no_key_and_no_memory() {
     registry.open_clusters().await.unwrap();
     let before = store.count("", At::Latest).await.unwrap().count;
     for cycle in 0..CYCLES {
-        // Some ids come again.
+        // Some ids are reused.
         let id = format!("t{}", cycle % 700);
         registry.create_cluster(&id, DEFAULT_LIMITS).await.unwrap();
         let cluster = registry.cluster(&id).unwrap();

@@ -56,7 +56,7 @@ fn tree(object: &Object) -> Value {
     serde_json::from_slice(&object.json).unwrap()
 }
 
-/// The fields of a refusal, each with its reason.
+/// The fields of an error with their reasons.
 fn causes(error: Error) -> Vec<String> {
     let Error::Invalid { errors, .. } = error else { panic!("it is not invalid: {error}") };
     let mut causes: Vec<_> =
@@ -127,8 +127,8 @@ async fn taint_of_a_device_gets_the_time_of_the_write() {
     let (mut slice, _) = create(&write, &cluster, slice).await.unwrap();
     let device = &mut slice["spec"]["devices"][0];
     assert!(device["taints"][0]["timeAdded"].is_string());
-    assert_eq!(device["attributes"]["x"], json!({"int": 1}), "the feature of lists is off");
-    assert_eq!(device.get("nodeAllocatableResourceMappings"), None, "the feature is off");
+    assert_eq!(device["attributes"]["x"], json!({"int": 1}), "the feature gate for lists is off");
+    assert_eq!(device.get("nodeAllocatableResourceMappings"), None, "the feature gate is off");
     device["taints"] = json!([{"key": "example.com/hot", "effect": "NoExecute"}]);
     let slice = update(&write, &cluster, &slice).await.unwrap();
     assert!(slice["spec"]["devices"][0]["taints"][0]["timeAdded"].is_string());

@@ -41,7 +41,7 @@ fn tree(object: &Object) -> Value {
 }
 
 #[tokio::test]
-async fn a_created_object_has_what_the_server_says_of_it() {
+async fn created_object_has_server_managed_metadata() {
     let (_store, cluster) = cluster();
     let created = cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
     let object = tree(&created.object);
@@ -62,7 +62,7 @@ async fn a_created_object_has_what_the_server_says_of_it() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_is_refused() {
+async fn invalid_object_is_rejected() {
     let (_store, cluster) = cluster();
     let Err(Error::Invalid { errors, .. }) =
         cluster.create(&WRITE, json!({"metadata": {"name": "A_b"}, "data": {"a/b": ""}})).await
@@ -80,7 +80,7 @@ async fn what_may_not_be_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_is_made_where_one_is_wanted() {
+async fn generate_name_gives_a_name() {
     let (_store, cluster) = cluster();
     let object = json!({"metadata": {"generateName": "job-"}});
     let first = tree(&cluster.create(&WRITE, object.clone()).await.unwrap().object);
@@ -91,7 +91,7 @@ async fn a_name_is_made_where_one_is_wanted() {
 }
 
 #[tokio::test]
-async fn an_update_needs_the_state_it_was_made_for() {
+async fn update_with_stale_resource_version_is_rejected() {
     let (_store, cluster) = cluster();
     let created = cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
     let mut object = tree(&created.object);
@@ -108,7 +108,7 @@ async fn an_update_needs_the_state_it_was_made_for() {
 }
 
 #[tokio::test]
-async fn patches_of_many_all_count() {
+async fn concurrent_patches_are_all_applied() {
     let (_store, cluster) = cluster();
     cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
     let mut writers = tokio::task::JoinSet::new();
@@ -130,7 +130,7 @@ async fn patches_of_many_all_count() {
 }
 
 #[tokio::test]
-async fn an_apply_creates_merges_and_conflicts() {
+async fn apply_creates_merges_and_conflicts() {
     let (_store, cluster) = cluster();
     let apply = |manager, config, force| {
         let write = Write { manager, ..WRITE };
@@ -163,14 +163,14 @@ async fn deletion_waits_for_finalizers() {
     let mut object = tree(&begun.object);
     assert!(object["metadata"]["deletionTimestamp"].is_string());
     let again = cluster.delete(&WRITE, "a", &DeleteOptions::default()).await.unwrap();
-    assert_eq!(again.object.revision, begun.object.revision, "it is being deleted already");
+    assert_eq!(again.object.revision, begun.object.revision, "already terminating");
     object["metadata"]["finalizers"] = json!([]);
     cluster.update(&WRITE, "a", &Change::Replace(object)).await.unwrap();
     assert!(matches!(cluster.get(&ConfigMap, "default", "a", None).await, Err(Error::NotFound(_))));
 }
 
 #[tokio::test]
-async fn deletion_is_of_the_object_that_is_meant() {
+async fn deletion_checks_preconditions() {
     let (_store, cluster) = cluster();
     cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
     let options = DeleteOptions {
@@ -188,7 +188,7 @@ async fn deletion_is_of_the_object_that_is_meant() {
 }
 
 #[tokio::test]
-async fn lists_are_paged_and_selected() {
+async fn lists_support_pages_and_selectors() {
     let (store, cluster) = cluster();
     for n in 0..5 {
         cluster.create(&WRITE, config_map(&format!("c{n}"), &(n % 2).to_string())).await.unwrap();
@@ -232,7 +232,7 @@ async fn lists_are_paged_and_selected() {
 }
 
 #[tokio::test]
-async fn a_watch_with_a_selection_sees_objects_come_and_go() {
+async fn watch_with_selector_delivers_added_and_deleted_events() {
     let (_store, cluster) = cluster();
     let selection =
         Selection { labels: "value=1".parse::<labels::Selector>().unwrap(), ..Selection::default() };
@@ -254,14 +254,14 @@ async fn a_watch_with_a_selection_sees_objects_come_and_go() {
     let Some(ObjectEvent::Deleted(last)) = watch.next().await.unwrap() else { panic!("it no longer counts") };
     let last: Value = serde_json::from_slice(&last.json()).unwrap();
     assert_eq!(last["metadata"]["resourceVersion"], gone.revision.to_string());
-    assert_eq!(last["metadata"]["labels"]["value"], "1", "its last state that counted");
+    assert_eq!(last["metadata"]["labels"]["value"], "1", "its last state that matched");
     let Some(ObjectEvent::Added(state)) = watch.next().await.unwrap() else { panic!("it counts again") };
     assert_eq!(state.json(), back.json);
     assert!(matches!(watch.next().await.unwrap(), Some(ObjectEvent::Deleted(_))));
 }
 
 #[tokio::test]
-async fn clusters_do_not_see_each_other() {
+async fn clusters_are_isolated() {
     let store = memory::open(memory::Options::default());
     let registry = Registry::new(store, Clock::system(), Rng::seeded(1));
     for id in ["one", "two"] {
@@ -275,7 +275,7 @@ async fn clusters_do_not_see_each_other() {
 }
 
 #[tokio::test]
-async fn a_write_need_not_repeat_the_namespace() {
+async fn namespace_of_the_path_is_added_to_the_object() {
     let (_store, cluster) = cluster();
     cluster.create(&WRITE, config_map("a", "1")).await.unwrap();
     let updated = cluster.update(&WRITE, "a", &Change::Replace(config_map("a", "2"))).await.unwrap();
@@ -286,7 +286,7 @@ async fn a_write_need_not_repeat_the_namespace() {
 }
 
 #[tokio::test]
-async fn an_applier_owns_what_it_says_and_nothing_else() {
+async fn applier_owns_only_applied_fields() {
     use coracle_registry::kinds::resource::resource_claim::ResourceClaim;
 
     let (_store, cluster) = cluster();
@@ -307,7 +307,7 @@ async fn an_applier_owns_what_it_says_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_status_that_nobody_has_written_is_there_where_upstream_writes_it() {
+async fn unset_status_is_present_where_kubernetes_writes_it() {
     use coracle_registry::kinds::apps::deployment::Deployment;
 
     let (_store, cluster) = cluster();

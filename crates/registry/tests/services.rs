@@ -1,4 +1,4 @@
-//! Addresses and node ports of services: each is held once, and set free again.
+//! Allocation and release of service IPs and node ports.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -9,7 +9,7 @@ use coracle_registry::kinds::core::service::Service;
 use coracle_registry::kinds::networking::ip_address::IpAddress;
 use coracle_registry::kinds::networking::service_cidr::ServiceCidr;
 use coracle_registry::lifecycle::{Change, DeleteOptions, ListOptions, Write};
-use coracle_registry::{Cluster, Error, Identity, Registry, ServiceNetwork, Site};
+use coracle_registry::{Cluster, Error, Identity, Registry, ServerInfo, ServiceNetwork};
 use coracle_store::memory;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ const WRITE: Write<'static> = Write {
     sent: None,
 };
 
-/// What the ranges of a test have room for: 14 addresses, and 8 ports.
+/// The ranges of a test: 14 addresses and 8 ports.
 fn cluster() -> Cluster {
     cluster_with(&["10.0.0.0/28"], "30000-30007")
 }
@@ -100,7 +100,7 @@ async fn dry_run_does_not_check_the_range_of_a_node_port() {
 }
 
 #[tokio::test]
-async fn a_service_gets_an_address_that_others_can_see() {
+async fn service_ip_is_allocated_with_an_ip_address_object() {
     let cluster = cluster();
     let created = create(&cluster, "a", json!({})).await.unwrap();
     let spec = &created["spec"];
@@ -130,7 +130,7 @@ async fn a_service_gets_an_address_that_others_can_see() {
 }
 
 #[tokio::test]
-async fn what_a_client_asks_for_is_given_or_refused() {
+async fn requested_ip_is_allocated_or_rejected() {
     let cluster = cluster();
     let asked = create(&cluster, "asked", json!({"clusterIP": "10.0.0.9"})).await.unwrap();
     assert_eq!(asked["spec"]["clusterIPs"], json!(["10.0.0.9"]));
@@ -164,13 +164,13 @@ async fn what_a_client_asks_for_is_given_or_refused() {
         let refused = refusal(&cluster, spec).await;
         assert_eq!(refused, format!("Service \"refused\" is invalid: {expected}"));
     }
-    assert_eq!(held(&cluster).await.len(), 1, "who is refused holds nothing");
+    assert_eq!(held(&cluster).await.len(), 1, "rejected services hold nothing");
     let again = create(&cluster, "asked", json!({"clusterIP": "10.0.0.9"})).await.unwrap_err().to_string();
-    assert!(again.ends_with("provided IP is already allocated"), "as upstream: {again}");
+    assert!(again.ends_with("provided IP is already allocated"), "as in kube-apiserver: {again}");
 }
 
 #[tokio::test]
-async fn services_without_an_address_hold_none() {
+async fn services_without_cluster_ip_hold_none() {
     let cluster = cluster();
     let headless = create(&cluster, "headless", json!({"clusterIP": "None"})).await.unwrap();
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
@@ -189,7 +189,7 @@ async fn services_without_an_address_hold_none() {
 }
 
 #[tokio::test]
-async fn two_families_get_an_address_each() {
+async fn dual_stack_service_gets_an_ip_of_each_family() {
     let cluster = cluster_with(&["10.0.0.0/28", "fd00::/112"], "30000-30007");
     let one = create(&cluster, "one", json!({})).await.unwrap();
     assert_eq!(one["spec"]["ipFamilies"], json!(["IPv4"]));
@@ -203,7 +203,7 @@ async fn two_families_get_an_address_each() {
 }
 
 #[tokio::test]
-async fn node_ports_are_held_once_and_set_free() {
+async fn node_ports_are_unique_and_released() {
     let cluster = cluster();
     let dns = json!([{"name": "tcp", "port": 53, "protocol": "TCP"}, {"name": "udp", "port": 53, "protocol": "UDP"}]);
     let shared = create(&cluster, "dns", json!({"type": "NodePort", "ports": dns})).await.unwrap();
@@ -232,7 +232,7 @@ async fn node_ports_are_held_once_and_set_free() {
 }
 
 #[tokio::test]
-async fn chosen_ports_and_addresses_leave_the_lower_band_to_those_who_ask() {
+async fn dynamic_allocation_avoids_the_lower_band() {
     let cluster = cluster_with(&["10.0.0.0/24"], "30000-30049");
     for n in 0..30 {
         let created = create(&cluster, &format!("s{n}"), json!({"type": "NodePort"})).await.unwrap();
@@ -246,7 +246,7 @@ async fn chosen_ports_and_addresses_leave_the_lower_band_to_those_who_ask() {
 }
 
 #[tokio::test]
-async fn a_dry_run_takes_nothing() {
+async fn dry_run_allocates_nothing() {
     let cluster = cluster();
     let write = Write { dry_run: true, ..WRITE };
     for n in 0..20 {
@@ -259,7 +259,7 @@ async fn a_dry_run_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_at_once_get_each_address_once() {
+async fn concurrent_creates_allocate_each_ip_once() {
     let cluster = cluster();
     for round in 0..5 {
         let start = |n| {
@@ -275,7 +275,7 @@ async fn many_at_once_get_each_address_once() {
         let made: Vec<Value> = made.into_iter().map(Result::unwrap).collect();
         let addresses: BTreeSet<&str> =
             made.iter().map(|made| made["spec"]["clusterIP"].as_str().unwrap()).collect();
-        assert_eq!((made.len(), addresses.len()), (14, 14), "every address once");
+        assert_eq!((made.len(), addresses.len()), (14, 14), "each address once");
         for refused in refused {
             let message = refused.unwrap_err().to_string();
             let full = message.starts_with("failed to allocate a serviceIP for Service")
@@ -285,22 +285,22 @@ async fn many_at_once_get_each_address_once() {
         for made in &made {
             delete(&cluster, made["metadata"]["name"].as_str().unwrap()).await;
         }
-        assert!(held(&cluster).await.is_empty(), "all are free again");
+        assert!(held(&cluster).await.is_empty(), "all are released");
     }
 }
 
-/// A cluster of its own with all it begins with, and 14 addresses.
+/// A cluster with bootstrap objects, and 14 addresses.
 async fn begun_cluster() -> Cluster {
     let network =
         ServiceNetwork::new(vec!["10.0.0.0/28".parse().unwrap()], "30000-30007".parse().unwrap()).unwrap();
     let store = memory::open(memory::Options::default());
     let registry = Registry::new(store, Clock::system(), Rng::seeded(7)).with_service_network(network);
-    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.bootstrap(&ServerInfo::default()).await.unwrap();
     registry.cluster("default").unwrap()
 }
 
 #[tokio::test]
-async fn ranges_that_users_add_are_used() {
+async fn service_cidrs_of_users_are_used() {
     let cluster = begun_cluster().await;
     let elsewhere = json!({"clusterIP": "10.9.0.5"});
     let refused = refusal(&cluster, elsewhere.clone()).await;
@@ -312,7 +312,7 @@ async fn ranges_that_users_add_are_used() {
     });
     cluster.create(&write, range).await.unwrap();
     assert_eq!(create(&cluster, "wanted", elsewhere).await.unwrap()["spec"]["clusterIP"], "10.9.0.5");
-    // One address of the first range is the server's own.
+    // The server itself holds one address of the first range.
     for index in 0..26 {
         create(&cluster, &format!("chosen-{index}"), json!({})).await.unwrap();
     }
@@ -321,7 +321,7 @@ async fn ranges_that_users_add_are_used() {
 }
 
 #[tokio::test]
-async fn a_range_that_is_not_ready_is_not_used() {
+async fn service_cidr_that_is_not_ready_is_not_used() {
     let cluster = begun_cluster().await;
     let write = Write { kind: &ServiceCidr, api_version: "networking.k8s.io/v1", namespace: "", ..WRITE };
     let range = json!({

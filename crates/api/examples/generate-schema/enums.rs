@@ -1,6 +1,5 @@
-//! The values that text may have where Go has a type with constants for it. The published
-//! documents leave them out, and servers tell them; the tables that a server tells them from are
-//! part of the source tree.
+//! Enumerated values of strings, where Go has a type with constants. The published documents omit them, but servers
+//! publish them; the tables for that are in the source tree.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,10 +10,10 @@ const TABLES: [&str; 2] = [
     "pkg/generated/openapi/zz_generated.openapi.go",
     "staging/src/k8s.io/apiextensions-apiserver/pkg/generated/openapi/zz_generated.openapi.go",
 ];
-/// Properties of a type are indented by so much.
+/// Indentation of the properties of a type.
 const PROPERTY: &str = "\t\t\t\t\t\"";
 
-/// The values by type, as the end of its full name, and field.
+/// The values by type (the end of its full name) and field.
 pub(crate) struct Enums(BTreeMap<(String, String), Vec<String>>);
 
 impl Enums {
@@ -26,7 +25,7 @@ impl Enums {
         Ok(Self(found))
     }
 
-    /// The values of a field, or of what is in it if it is a list or map.
+    /// The values of a field, or of its items if it is a list or map.
     pub(crate) fn of(&self, type_name: &str, field: &str) -> Option<&[String]> {
         let mut ends = type_name.match_indices('.').map(|(at, _)| &type_name[at + 1..]);
         ends.find_map(|end| self.0.get(&(end.to_owned(), field.to_owned()))).map(Vec::as_slice)

@@ -1,23 +1,23 @@
-//! What the tags of Go struct fields say. Reads only what gofmt writes, which is enough:
-//! every type of the API is declared at the top level of its file, one field to a line.
+//! Parser of the tags of Go struct fields. Supports only what gofmt writes, which is enough: every type of the API is
+//! declared at the top level of its file, with one field per line.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-/// A field as JSON shows it: those of embedded structs are among those of their parent.
+/// A field as in JSON, where the fields of embedded structs belong to the outer struct.
 #[derive(Clone, Debug)]
 pub(crate) struct GoField {
     pub(crate) json_name: String,
-    /// Numbers from the outermost message inwards; empty if protobuf does not carry it.
+    /// Numbers from the outermost message inwards; empty if protobuf does not have the field.
     pub(crate) numbers: Vec<u32>,
     pub(crate) omit_empty: bool,
     pub(crate) omit_zero: bool,
     pub(crate) pointer: bool,
     /// The type as Go would print it, without the pointer.
     pub(crate) go_type: String,
-    /// Names of the structs it is embedded with, from the outside.
+    /// Names of the structs that embed it, from the outside.
     pub(crate) embedded: Vec<String>,
 }
 
@@ -26,20 +26,20 @@ struct RawField {
     go_type: String,
     json: String,
     protobuf: Option<u32>,
-    /// Package and name of the type, should it be a struct.
+    /// Package and name of the type, if it is a struct.
     target: (String, String),
 }
 
-/// A package: its structs, and the names it gives to those of others.
+/// A package: its structs, and its aliases of types of other packages.
 #[derive(Default)]
 struct Package {
     structs: BTreeMap<String, Vec<RawField>>,
     renamed: BTreeMap<String, (String, String)>,
-    /// Other names of types of other packages, and how Go prints those.
+    /// Aliases of types of other packages, and how Go prints those.
     aliases: BTreeMap<String, String>,
 }
 
-/// Packages, read when they are first asked for.
+/// Packages, parsed on first use.
 pub(crate) struct Packages {
     root: PathBuf,
     read: BTreeMap<String, Package>,
@@ -149,7 +149,7 @@ fn read_file(text: &str, package: &str, read: &mut Package) {
     }
 }
 
-/// `alias "k8s.io/api/core/v1"`, as the alias and `io.k8s.api.core.v1`.
+/// `alias "k8s.io/api/core/v1"` as the alias and `io.k8s.api.core.v1`.
 fn read_import(line: &str) -> Option<(String, String)> {
     let (before, path) = line.strip_suffix('"')?.split_once('"')?;
     let path = path.strip_prefix("k8s.io/")?;

@@ -4,11 +4,10 @@
 //! cargo run -p coracle-api --example generate-schema -- PATH/TO/kubernetes crates/api/data
 //! ```
 //!
-//! Three sources are joined. The published OpenAPI v3 documents say what each kind looks like
-//! and how its lists merge; the tags of the Go types say what the documents do not: protobuf
-//! field numbers, and which empty fields are written; the tables made for servers say which
-//! values text may have. Run it when the release we follow changes, and review the difference it
-//! makes.
+//! Three sources are joined. The published OpenAPI v3 documents contain the fields of each kind and the merge
+//! attributes of its lists; the tags of the Go types contain what the documents lack: protobuf field numbers, and
+//! which empty fields are written; the tables for servers contain the enumerated values of strings. Run it for each
+//! new Kubernetes release, and review the diff.
 
 mod enums;
 mod go;

@@ -27,8 +27,8 @@ impl Definitions {
         Ok(Self { by_name })
     }
 
-    /// Answers to `as=PartialObjectMetadata` are sent in protobuf too, but no document names
-    /// the type, since no path answers with nothing else.
+    /// Responses to `as=PartialObjectMetadata` are sent in protobuf too, but no document contains the type, because
+    /// no path returns it by default.
     pub(crate) fn add_types_without_path(&mut self) {
         let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{META}.{name}") });
         let text = json!({ "type": "string" });
@@ -57,13 +57,13 @@ impl Definitions {
     }
 }
 
-/// The name of the definition a schema refers to, if it does.
+/// The name of the definition that a schema refers to, if any.
 pub(crate) fn reference(schema: &Value) -> Option<&str> {
     let target = schema.get("$ref").or_else(|| schema.pointer("/allOf/0/$ref"))?;
     target.as_str()?.strip_prefix("#/components/schemas/")
 }
 
-/// A full name in its package and its last part.
+/// Splits a full name into its package and its last part.
 pub(crate) fn split(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }

@@ -1,4 +1,4 @@
-//! Writes `schema.txt`. Its format is described where it is read, in `src/schema/data.rs`.
+//! Writes `schema.txt`. `src/schema/data.rs`, which parses it, documents its format.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use crate::enums::Enums;
 use crate::go::{GoField, Packages};
 use crate::openapi::{Definitions, reference, split};
 
-/// Definitions that are no structs, and the letter of each.
+/// Definitions that are not structs, and their letters.
 const SINGLE_VALUES: &[(&str, &str)] = &[
     ("io.k8s.apimachinery.pkg.api.resource.Quantity", "q"),
     ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", "F"),
@@ -24,11 +24,11 @@ const SINGLE_VALUES: &[(&str, &str)] = &[
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray", "S"),
 ];
 
-/// Kinds that every group and version has.
+/// Kinds that are part of every group and version.
 const IN_EVERY_VERSION: &[&str] = &["DeleteOptions", "WatchEvent"];
 
-/// Upstream keeps these in its store as JSON, where an empty list stays one; all else passes
-/// through protobuf, which cannot tell an empty list from none.
+/// Types that Kubernetes stores as JSON, where an empty list stays empty; all others pass through protobuf, which
+/// cannot distinguish an empty list from an absent one.
 const STORED_AS_JSON: &[&str] = &["io.k8s.apiextensions-apiserver.", "io.k8s.kube-aggregator."];
 
 pub(crate) fn write(
@@ -79,7 +79,7 @@ fn type_attributes(short: &str, definition: &Value) -> String {
     out
 }
 
-/// The required fields in their order, where it is not that of their numbers.
+/// The required fields in order, if it is not that of their protobuf numbers.
 fn required_order(definition: &Value, go: &[GoField]) -> String {
     let required = definition["required"].as_array().into_iter().flatten();
     let names: Vec<&str> = required.filter_map(Value::as_str).collect();
@@ -112,7 +112,7 @@ fn write_fields<'a>(
         write!(out, "{name} {type_text} {numbers} {flags}")?;
         write!(out, "{}", field_attributes(package, &type_text, facts, property))?;
         if let Some(values) = values(name) {
-            // Words end at blanks.
+            // Words end at spaces.
             write!(out, " enum={}", values.join(",").replace(' ', "~"))?;
         }
         writeln!(out)?;
@@ -123,13 +123,13 @@ fn write_fields<'a>(
     Ok(())
 }
 
-/// Lists whose defaults apply only where the list is absent, while validation rejects an empty list, so that
-/// an empty one is never stored.
+/// Lists whose defaults apply only if the list is absent, while validation rejects an empty list, so that an empty
+/// one is never stored.
 const TELL_EMPTY_FROM_ABSENT: [&str; 1] = ["[@HPAScalingPolicy"];
 
 fn flags(package: &str, type_text: &str, facts: &GoField, property: &Value, required: bool) -> String {
     let mut flags = String::new();
-    // What Go calls empty: structs never are, and some single values are structs there.
+    // Go's definition of empty: structs never are, and some scalars are structs in Go.
     let can_be_empty =
         facts.pointer || !type_text.starts_with(['@', 'T', 'U', 'q', 'x', 'r', 'j', 'F', 'A', 'B', 'S']);
     let omitted = (facts.omit_empty && can_be_empty) || facts.omit_zero;
@@ -190,7 +190,7 @@ fn field_attributes(package: &str, type_text: &str, facts: &GoField, property: &
     out
 }
 
-/// The Go type a reader of the file expects without being told.
+/// The default Go type of a shape, which is not written to the file.
 fn usual_go_type(package: &str, type_text: &str) -> String {
     let (first, rest) = type_text.split_at(1);
     match first {
@@ -241,7 +241,7 @@ fn type_expression(package: &str, schema: &Value, go_type: &str) -> Result<Strin
         (Some("integer"), "int64") => "l".into(),
         (Some("number"), "double") => "d".into(),
         (Some("boolean"), "") => "t".into(),
-        // Named lists of text, which protobuf wraps in a message of their own.
+        // Named lists of strings, which protobuf wraps in a message of their own.
         (Some("array"), _) if go_type.ends_with(".ExtraValue") || go_type.ends_with(".Verbs") => "v".into(),
         (Some("array"), _) => format!("[{}", type_expression(package, &schema["items"], &element(go_type))?),
         (Some("object"), _) if schema.get("additionalProperties").is_some() => {

@@ -1,12 +1,12 @@
-//! What stands in an object where a client wrote nothing: upstream's types write some fields
-//! even then, such as `status: {}`, and leave out others however they were written.
+//! Empty and absent fields, as Go's encoder writes them: some fields are always written, such as `status: {}`, and
+//! others are omitted when they are empty.
 
 use coracle_meta::budget::{BudgetError, DecodeBudget, entry_bytes, heap_bytes};
 use serde_json::{Map, Value, json};
 
 use crate::schema::{Field, Item, Shape, Single, TypeId, types};
 
-/// Puts a field into an object unless it is one that is left out when it is like this.
+/// Inserts a field into an object, unless the field is omitted when it has this value.
 pub(super) fn insert(object: &mut Map<String, Value>, field: &Field, value: Value) {
     let value = if value.is_null() { of_field(field) } else { value };
     if value.is_null() && field.omit_empty {
@@ -14,8 +14,8 @@ pub(super) fn insert(object: &mut Map<String, Value>, field: &Field, value: Valu
     }
     if !field.pointer && is_empty(field, &value) {
         if field.omit_empty {
-            // No entries at all are not the same as nothing said: they ask to forget who owns what, and
-            // so does one that says nothing.
+            // An explicitly empty list differs from an absent one: like a list of one empty entry, it clears the
+            // field ownership.
             if field.name == "managedFields" && value.is_array() {
                 object.insert(field.name.to_owned(), json!([{}]));
             }
@@ -29,7 +29,7 @@ pub(super) fn insert(object: &mut Map<String, Value>, field: &Field, value: Valu
     object.insert(field.name.to_owned(), value);
 }
 
-/// Whether a field that has this value is left as it is by [`insert`].
+/// Whether [`insert`] keeps a field with this value unchanged.
 pub(super) fn is_kept(field: &Field, value: &Value) -> bool {
     if value.is_null() {
         return !field.omit_empty && of_field(field).is_null();
@@ -38,15 +38,15 @@ pub(super) fn is_kept(field: &Field, value: &Value) -> bool {
     !is_left_out || !(field.omit_empty || is_list_like(field) && !field.keep_empty)
 }
 
-/// Whether a list is there and has no items, in a field that is `null` without. Whoever creates an object
-/// with one owns the field, though it is stored as if it had not been there; see [`settle`].
+/// Whether the value is an explicitly empty list in a field that is `null` when absent. The creator of an object owns
+/// such a field, although it is stored as if it were absent; see [`settle`].
 pub(super) fn is_told(field: &Field, value: &Value) -> bool {
     let empty_list = value.as_array().is_some_and(Vec::is_empty);
     empty_list && !field.omit_empty && !field.keep_empty && is_list_like(field)
 }
 
-/// Turns the lists of an object that have no items into what is stored of them, once it is known who owns
-/// them. Only the object's own fields may have such a list; further down they are like this when read.
+/// Replaces explicitly empty lists by their stored form, after field ownership is computed. Only top-level fields may
+/// contain such a list; deeper ones are replaced when they are decoded.
 pub fn settle(object: &mut Value, id: TypeId) {
     let Value::Object(fields) = object else { return };
     for field in &types().get(id).fields {
@@ -58,7 +58,7 @@ pub fn settle(object: &mut Value, id: TypeId) {
     }
 }
 
-/// Adds the fields that are written even when nobody set them. Returns the memory that their values take.
+/// Adds the fields that are always written. Returns the memory of their values.
 pub(super) fn complete(object: &mut Map<String, Value>, id: TypeId) -> usize {
     let mut bytes = 0;
     for field in &types().get(id).fields {
@@ -71,7 +71,7 @@ pub(super) fn complete(object: &mut Map<String, Value>, id: TypeId) -> usize {
     bytes
 }
 
-/// Charges the fields of an object of a type: their places and names, and the values of those that were added.
+/// Charges the fields of an object of a type: slots and names, and the values of added fields.
 pub(super) fn charge_fields(
     budget: &mut DecodeBudget,
     object: &Map<String, Value>,
@@ -81,13 +81,13 @@ pub(super) fn charge_fields(
     budget.charge(fields + added_bytes)
 }
 
-/// What stands in a field of a type that nobody has written, if anything does.
+/// The value of an unset field of a type, if it is written at all.
 pub fn unset_field(id: TypeId, name: &str) -> Option<Value> {
     let field = types().get(id).fields.iter().find(|field| field.name == name)?;
     (!field.omit_empty).then(|| of_field(field))
 }
 
-/// The value of a field that is not there.
+/// The value of an absent field.
 fn of_field(field: &Field) -> Value {
     match field.shape {
         _ if field.pointer || field.omit_empty => Value::Null,
@@ -98,7 +98,7 @@ fn of_field(field: &Field) -> Value {
     }
 }
 
-/// The value of an item, of a list or map for example, that is there but was not told.
+/// The value of an item, such as of a list or map, that is present without a value.
 pub(super) fn of_item(item: Item) -> Value {
     match item {
         Item::Struct(id) => {

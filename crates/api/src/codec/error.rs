@@ -1,80 +1,80 @@
-//! What is wrong with a body. The texts are those clients and upstream's tests know.
+//! Errors of bodies, with the messages that clients and Kubernetes' own tests expect.
 
 use std::fmt;
 
 use coracle_meta::budget::{BudgetError, MAX_JSON_TEXT_BYTES};
 use thiserror::Error;
 
-/// A body that cannot be read.
+/// A body that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// It is not JSON.
+    /// The body is not JSON.
     #[error("{message}")]
     Json {
-        /// What was found where something else was expected.
+        /// The error, as Go's decoder reports it.
         message: String,
-        /// How many bytes were read until then.
+        /// Number of bytes read before the error.
         offset: usize,
     },
-    /// It is not YAML, or YAML that has no JSON.
+    /// The body is not YAML, or has no JSON equivalent.
     #[error("{message}")]
     Yaml {
-        /// What is wrong, with the line.
+        /// The error, with its line.
         message: String,
     },
-    /// It is YAML whose aliases stand for more than the body may become.
+    /// The YAML document expands, by its aliases, to more than the limit.
     #[error("yaml: document contains excessive aliasing")]
     ExcessiveAliasing,
-    /// It is not a protobuf message.
+    /// The body is not a protobuf message.
     #[error("{message}")]
     Protobuf {
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// A value does not fit its field.
+    /// A value does not have the type of its field.
     #[error("{message}")]
     Value {
-        /// Which value, and what it should be.
+        /// The error, with the path and the expected type.
         message: String,
     },
-    /// The decoded object takes more memory than the body may become, or the request was cancelled.
+    /// The decoded object exceeds the memory budget, or the request was cancelled.
     #[error("{0}")]
     Budget(#[from] BudgetError),
-    /// The JSON text of a document or of a changed object is longer than [`MAX_JSON_TEXT_BYTES`].
+    /// The JSON text of a YAML document or of a changed object is longer than [`MAX_JSON_TEXT_BYTES`].
     #[error("the object is larger than {MAX_JSON_TEXT_BYTES} bytes of JSON")]
     TextTooLong,
-    /// It is in protobuf, but not of a kind that has a protobuf form.
+    /// The body is protobuf of a kind without a protobuf form.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
-        /// The version it names.
+        /// The `apiVersion` of the body.
         api_version: String,
-        /// The kind it names.
+        /// The `kind` of the body.
         kind: String,
     },
 }
 
 impl DecodeError {
-    /// Whether the body stands for an object that is too large, whatever else is wrong with it.
+    /// Whether the object is too large, whatever other errors it has.
     pub fn is_too_large(&self) -> bool {
         matches!(self, Self::Budget(_) | Self::TextTooLong)
     }
 }
 
-/// Something a strict reader does not accept.
+/// A problem that strict field validation rejects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Problem {
     /// A field that the type does not have, by its path.
     Unknown(String),
-    /// A field that is there more than once, by its path.
+    /// A duplicate field, by its path.
     Duplicate(String),
-    /// Keys that are more than once in a map, as Go prints them, each with its line.
+    /// Duplicate keys of YAML maps, as Go prints them, with their lines.
     YamlDuplicates(Vec<(usize, String)>),
 }
 
 impl Problem {
-    /// Each of what it tells, in words of its own.
+    /// A message for each field or key.
     pub fn parts(&self) -> Vec<String> {
         match self {
             Self::Unknown(_) | Self::Duplicate(_) => vec![self.to_string()],
@@ -99,7 +99,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Text in quotes as Go prints it.
+/// A string in quotes as Go prints it.
 pub(super) struct Quoted<'a>(pub(super) &'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -110,7 +110,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// One character as Go prints it between quotes of this sort.
+/// A character as Go prints it within this quote.
 pub(super) fn write_escaped(f: &mut impl fmt::Write, character: char, quote: char) -> fmt::Result {
     match character {
         '\u{7}' => f.write_str("\\a"),
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn problems_read_as_upstream_words_them() {
+    fn problems_have_the_messages_of_kube_apiserver() {
         assert_eq!(Problem::Unknown("spec.x".into()).to_string(), "unknown field \"spec.x\"");
         assert_eq!(Problem::Duplicate("a\"\n".into()).to_string(), "duplicate field \"a\\\"\\n\"");
         let duplicates = Problem::YamlDuplicates(vec![(3, "\"kind\"".into()), (9, "1".into())]);

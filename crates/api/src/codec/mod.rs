@@ -1,11 +1,10 @@
-//! Bytes to trees and back, in the three forms clients speak.
+//! Codecs between bytes and trees: JSON, YAML and protobuf.
 //!
-//! All of them give the same tree for the same object, in the form in which upstream would
-//! store and return it: unknown fields dropped, amounts and times in their canonical form, empty
-//! fields left out or written exactly as upstream's types do.
+//! All of them decode an object to the same tree, in the form in which kube-apiserver would store and return it:
+//! unknown fields are dropped, quantities and times are canonical, and empty fields are omitted or written exactly as
+//! by Kubernetes' Go types.
 //!
-//! Every decoder charges the memory of what it builds to a [`DecodeBudget`], so that no small body becomes a large
-//! tree.
+//! Every decoder charges the memory of its result to a [`DecodeBudget`], so that no small body becomes a large tree.
 
 pub mod json;
 pub mod protobuf;
@@ -25,40 +24,40 @@ use serde_json::Value;
 
 use crate::schema::TypeId;
 
-/// What a body is read as.
+/// The type to decode a body as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// An object of a built-in type.
     Type(TypeId),
-    /// Any JSON: custom resources, which are checked against their schema later.
+    /// Any JSON: custom resources, which are validated against their schema later.
     Any,
 }
 
-/// An object that was read.
+/// A decoded object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     /// The tree.
     pub object: Value,
-    /// What a strict reader refuses and a lenient one warns of, in the order it was found.
+    /// Problems that strict field validation rejects and lenient validation warns of, in the order of the body.
     pub problems: Vec<Problem>,
 }
 
-/// The kind a body says it is.
+/// `apiVersion` and `kind` of a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeMeta {
-    /// `group/version`, or only the version for the core group; empty if it does not say.
+    /// `group/version`, or only the version for the core group; empty if absent.
     pub api_version: String,
-    /// The kind; empty if it does not say.
+    /// The kind; empty if absent.
     pub kind: String,
 }
 
 impl TypeMeta {
-    /// The group, which is empty for the core group.
+    /// The group; empty for the core group.
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// What is wrong with the version, if it cannot be one.
+    /// The error message for a malformed `apiVersion`.
     pub fn malformed_version(&self) -> Option<String> {
         let malformed = self.api_version.matches('/').count() > 1;
         malformed.then(|| format!("unexpected GroupVersion string: {}", self.api_version))

@@ -1,8 +1,8 @@
-//! The form in which amounts such as `0.5` and `1024Mi` are stored: `500m` and `1Gi`.
+//! Canonical form of quantities, in which they are stored: `500m` for `0.5`, `1Gi` for `1024Mi`.
 
 use coracle_meta::quantity::Quantity;
 
-/// The amount as upstream would write it.
+/// The canonical form of a quantity.
 pub(super) fn canonical(text: &str) -> Result<String, String> {
     let amount: Quantity =
         text.parse().map_err(|error: coracle_meta::quantity::ParseQuantityError| error.to_string())?;
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_become_canonical() {
+    fn quantities_become_canonical() {
         for (text, expected) in [
             ("0", "0"),
             ("0.0", "0"),
@@ -56,7 +56,7 @@ mod tests {
     const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 
     #[test]
-    fn mistakes_are_named() {
+    fn malformed_quantities_are_rejected_with_their_error() {
         assert_eq!(canonical(""), Err(WRONG_FORMAT.to_owned()));
         assert_eq!(canonical("1x"), Err(WRONG_FORMAT.to_owned()));
         assert_eq!(canonical("1Gm"), Err(WRONG_SUFFIX.to_owned()));

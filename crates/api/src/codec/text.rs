@@ -1,9 +1,8 @@
-//! Bytes that should be text.
+//! Text from bytes that may not be UTF-8.
 
 use std::borrow::Cow;
 
-/// The text, with U+FFFD in the place of every byte that is part of no character, as Go has it;
-/// the standard library puts one for several.
+/// Decodes UTF-8. Like Go, replaces every invalid byte with U+FFFD; the standard library replaces several with one.
 pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -21,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bad_byte_is_shown() {
+    fn every_invalid_byte_is_replaced() {
         assert_eq!(lossy(b"ok"), "ok");
         assert_eq!(lossy("a€".as_bytes()), "a€");
         assert_eq!(lossy(b"\xe2\x82/\xff"), "\u{fffd}\u{fffd}/\u{fffd}");

@@ -1,19 +1,19 @@
-//! Points in time as fields hold them: the arithmetic is [`coracle_meta::time`]'s, here is only
-//! what the codecs need besides.
+//! Timestamps as fields contain them. The arithmetic is in [`coracle_meta::time`]; this module adds what the codecs
+//! need.
 
 use coracle_meta::time::{Layout, MicroTime, Time, ZERO_UNIX_SECONDS, parse};
 
-/// Seconds of the end of the year 9999, the last that RFC 3339 can write.
+/// Unix time of the end of the year 9999, the last that RFC 3339 can express.
 const LAST_SECONDS: i64 = 253_402_300_799;
 
-/// A point in time.
+/// A timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timestamp {
     pub(super) seconds: i64,
     pub(super) nanos: u32,
 }
 
-/// How fine the time of a field is.
+/// The precision of a time field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
     Seconds,
@@ -21,18 +21,18 @@ pub(super) enum Precision {
 }
 
 impl Timestamp {
-    /// Whether it stands for no time at all.
+    /// Whether it is Go's zero time, which stands for no time.
     pub(super) fn is_zero(self) -> bool {
         self.seconds == ZERO_UNIX_SECONDS && self.nanos == 0
     }
 
-    /// Whether it can be written.
+    /// Whether RFC 3339 can express it.
     pub(super) fn is_writable(self) -> bool {
         (ZERO_UNIX_SECONDS..=LAST_SECONDS).contains(&self.seconds) && self.nanos < 1_000_000_000
     }
 
-    /// Reads RFC 3339 with any offset. Seconds may have any number of digits after the point,
-    /// but microseconds are always six.
+    /// Parses RFC 3339 with any offset. Fractions of seconds may have any number of digits; with microseconds they
+    /// have exactly six.
     pub(super) fn parse(text: &str, precision: Precision) -> Result<Self, String> {
         let layout = match precision {
             Precision::Seconds => Layout::Seconds,
@@ -42,7 +42,7 @@ impl Timestamp {
         Ok(Self { seconds, nanos })
     }
 
-    /// Writes RFC 3339 in UTC. What is finer than the precision is cut off.
+    /// Formats as RFC 3339 in UTC, truncated to the precision.
     pub(super) fn format(self, precision: Precision) -> String {
         match precision {
             Precision::Seconds => Time(self.seconds).to_string(),
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_become_utc() {
+    fn times_are_converted_to_utc() {
         for (text, seconds, micros) in [
             ("2020-02-29T23:59:59Z", "2020-02-29T23:59:59Z", "2020-02-29T23:59:59.000000Z"),
             ("2020-01-01T00:30:00.123456789+01:00", "2019-12-31T23:30:00Z", "2019-12-31T23:30:00.123456Z"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn malformed_times_are_rejected_with_the_errors_of_go() {
         for (text, message) in [
             (
                 "today",

@@ -1,4 +1,4 @@
-//! Types as JSON schemas.
+//! OpenAPI component schemas of types.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::operation::META;
 use super::{GroupVersion, object, reference};
 use crate::schema::{Attributes, Entry, Field, Item, Shape, Single, Slot, Type, types};
 
-/// Single values that are definitions of their own, by their full name.
+/// Scalar types with a definition of their own, by full name.
 const DEFINED: [(Single, &str); 11] = [
     (Single::Quantity, "io.k8s.apimachinery.pkg.api.resource.Quantity"),
     (Single::FieldsV1, "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"),
@@ -30,7 +30,7 @@ const DEFINED: [(Single, &str); 11] = [
     ),
 ];
 
-/// The schemas that paths refer to, and those that these refer to.
+/// The schemas that paths refer to, directly or indirectly.
 pub(super) fn reachable(
     paths: &Value,
     group_version: GroupVersion<'_>,
@@ -53,7 +53,7 @@ pub(super) fn reachable(
     found
 }
 
-/// The full names of all definitions that are referred to.
+/// Collects the full names of all referenced definitions.
 fn collect(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -77,7 +77,7 @@ fn definition(name: &str, group_version: GroupVersion<'_>, descriptions: &Descri
     Some(Value::Object(schema))
 }
 
-/// Whether a type is the list of a kind.
+/// Whether a type is a list of a kind.
 fn is_list(name: &str) -> bool {
     let is_of_kind = name.strip_suffix("List").is_some_and(|kind| types().named(kind).is_some());
     is_of_kind && types().named(name).is_some_and(|list| types().get(list).field("items").is_some())
@@ -91,7 +91,7 @@ fn single_definition(single: Single) -> Map<String, Value> {
         }
         Single::Time | Single::MicroTime => json!({ "type": "string", "format": "date-time" }),
         Single::RawExtension | Single::FieldsV1 | Single::Patch => json!({ "type": "object" }),
-        // Anything: a JSON schema says so by saying nothing.
+        // A JSON schema without constraints allows any value.
         _ => json!({}),
     };
     schema.as_object().cloned().unwrap_or_default()
@@ -127,11 +127,10 @@ fn struct_definition(
     ])
 }
 
-/// The fields that must be there, in the order in which Go has them, which mostly is that of
-/// their numbers.
+/// The required fields in the order of the Go struct, which is mostly that of their numbers.
 fn required(one: &Type) -> Vec<&'static str> {
-    if let Some(told) = one.attributes.required_order() {
-        return told.collect();
+    if let Some(explicit) = one.attributes.required_order() {
+        return explicit.collect();
     }
     fn walk(entries: &[Entry], order: &mut Vec<usize>) {
         for entry in entries {
@@ -148,8 +147,8 @@ fn required(one: &Type) -> Vec<&'static str> {
     all.filter(|field| field.required).map(|field| field.name).collect()
 }
 
-/// The kinds of a type. Those that are part of every version are named for the core group and
-/// for the one that is described.
+/// The `x-kubernetes-group-version-kind` of a type. Kinds that are part of every version are listed for the core
+/// group and for the described group and version.
 fn kinds(one: &Type, group_version: GroupVersion<'_>) -> Option<Value> {
     let kind = |group: &str, version: &str| json!({ "group": group, "version": version, "kind": one.name });
     if one.package == META && matches!(one.name, "DeleteOptions" | "WatchEvent") {
@@ -192,7 +191,7 @@ fn with_values(mut schema: Map<String, Value>, values: Option<Vec<String>>) -> M
     schema
 }
 
-/// The text, and after it the values.
+/// The description, followed by the enumerated values.
 fn description(text: Option<&str>, values: Option<&[String]>) -> Option<String> {
     let Some(values) = values else { return text.map(str::to_owned) };
     let values: String = values.iter().map(|value| format!("\n - `{value:?}`")).collect();
@@ -211,7 +210,7 @@ fn merge_facts(attributes: Attributes) -> Map<String, Value> {
     ])
 }
 
-/// What is in a list or map. It has the empty value as its default wherever JSON can tell one.
+/// Schema of an item of a list or map. It has the empty value as its default wherever JSON can express one.
 fn element(item: Item) -> Map<String, Value> {
     let has_default = match item {
         Item::Struct(_) => true,
@@ -231,7 +230,7 @@ fn element(item: Item) -> Map<String, Value> {
     value(item, default, false)
 }
 
-/// One value. A reference can have nothing beside it, so it is wrapped if something must be.
+/// Schema of a value. A reference cannot have siblings, so it is wrapped if there are any.
 fn value(item: Item, default: Option<Value>, is_described: bool) -> Map<String, Value> {
     let mut schema = match definition_name(item) {
         Some(name) if default.is_some() || is_described => {
@@ -244,7 +243,7 @@ fn value(item: Item, default: Option<Value>, is_described: bool) -> Map<String, 
     schema
 }
 
-/// The full name of what has a definition of its own.
+/// The full name of an item's definition, if it has one.
 fn definition_name(item: Item) -> Option<String> {
     match item {
         Item::Struct(id) => Some(format!("{}.{}", types().get(id).package, types().get(id).name)),

@@ -1,8 +1,7 @@
-//! What types and fields mean, in words.
+//! Descriptions of types and fields.
 //!
-//! The build took them from the crate that publishes them (`build/descriptions.rs` says in which
-//! form). They are expanded for as long as a document is made: they are larger than all that is
-//! kept of the types, and clients ask once.
+//! The build script takes them from k8s-openapi (`build/descriptions.rs` documents the format). They are decompressed
+//! only while a document is built: they are larger than all other data on types, and clients fetch documents rarely.
 
 use std::ops::Range;
 
@@ -14,18 +13,18 @@ const TYPE: char = '\x1d';
 const FIELD: char = '\x1e';
 const NAME_END: char = '\x1f';
 
-/// A kind whose `apiVersion` and `kind` are described as those of all kinds are.
+/// A kind whose `apiVersion` and `kind` have the same descriptions as in all kinds.
 const ANY_KIND: &str = "io.k8s.api.core.v1.Pod";
 
-/// The descriptions of all types and fields that have one.
+/// Descriptions of types and fields.
 pub(super) struct Descriptions {
     text: String,
-    /// Where each type is in the text, ascending by name.
+    /// Offsets of types in the text, sorted by name.
     types: Vec<Range<usize>>,
 }
 
 impl Descriptions {
-    /// Expands them.
+    /// Decompresses the descriptions.
     pub(super) fn load() -> Self {
         let text = inflate(COMPRESSED);
         let starts: Vec<usize> = text.match_indices(TYPE).map(|(at, _)| at + 1).collect();
@@ -34,19 +33,19 @@ impl Descriptions {
         Self { text, types }
     }
 
-    /// What a type is, by its full name such as `io.k8s.api.core.v1.Pod`.
+    /// The description of a type, by its full name such as `io.k8s.api.core.v1.Pod`.
     pub(super) fn of_type(&self, type_name: &str) -> Option<&str> {
         let (_, text) = self.entries(type_name)?.next()?;
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// What a field of a type is.
+    /// The description of a field.
     pub(super) fn of_field(&self, type_name: &str, field: &str) -> Option<&str> {
         let (_, text) = self.entries(type_name)?.skip(1).find(|(name, _)| *name == field)?;
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// The description of a field of a list. All kinds have the same `apiVersion` and `kind`.
+    /// The description of a field of a list. `apiVersion` and `kind` have the same description in all kinds.
     pub(super) fn of_list_field(&self, type_name: &str, field: &str) -> Option<&str> {
         match field {
             "apiVersion" | "kind" => self.of_field(ANY_KIND, field),
@@ -54,7 +53,7 @@ impl Descriptions {
         }
     }
 
-    /// A type and its fields, each with what it is.
+    /// The descriptions of a type (with an empty name) and of its fields.
     fn entries(&self, type_name: &str) -> Option<impl Iterator<Item = (&str, &str)>> {
         let entry = |text| -> (&str, &str) { str::split_once(text, NAME_END).unwrap_or((text, "")) };
         let name = |range: &Range<usize>| entry(&self.text[range.clone()]).0;
@@ -86,7 +85,7 @@ mod tests {
         let names = types().iter().map(|(_, one)| format!("{}.{}", one.package, one.name));
         let silent: Vec<String> = names.filter(silent).collect();
         let expected = [
-            // Described in no document.
+            // No document describes it.
             "io.k8s.api.admissionregistration.v1alpha1.MatchCondition",
             "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata",
             "io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadataList",

@@ -1,10 +1,9 @@
-//! OpenAPI documents from the types and a list of what is served: one of version 3 for each
-//! group and version, and one of version 2 for everything.
+//! OpenAPI documents from the types and a list of served resources: one v3 document for each group and version, and
+//! one v2 document for everything.
 //!
-//! `kubectl explain` reads the components, client-side apply their merge keys, and validation
-//! looks for the `fieldValidation` parameter of PATCH. Documents are made when they are asked
-//! for; whoever serves them keeps the bytes or not. Nothing here knows which kinds there are, so
-//! kinds may come and go.
+//! `kubectl explain` reads the components, client-side apply their merge keys, and kubectl looks for the
+//! `fieldValidation` parameter of PATCH before it relies on server-side validation. Documents are built on demand;
+//! caching is up to the caller. This module has no list of kinds, so custom kinds may come and go.
 
 mod components;
 mod descriptions;
@@ -23,67 +22,67 @@ use operation::{ANSWERS, META, content, plain_get};
 
 pub use gnostic::{encode_v2, encode_v3};
 
-/// Differs between programs that make different documents of the same subjects; made of the
-/// texts and of this module's source when it is built.
+/// Hash of the build's inputs for documents: the descriptions and the source of this module. It changes when the same
+/// subjects give other documents.
 pub const REVISION: &str = env!("OPENAPI_REVISION");
 
-/// The version documents have: that of the release we follow.
+/// The `info.version` of documents: the Kubernetes release whose API this is.
 const RELEASE: &str = "1.36";
 
-/// A resource that is served.
+/// A served resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource<'a> {
-    /// Its plural name, as in paths.
+    /// Plural name, as in paths.
     pub name: &'a str,
-    /// Its kind.
+    /// Kind.
     pub kind: &'a str,
-    /// Whether it is in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
-    /// Its verbs, as in discovery.
+    /// Verbs, as in discovery.
     pub verbs: &'a [&'a str],
-    /// Whether deleting one answers with the object.
+    /// Whether a deletion returns the object.
     pub delete_returns_object: bool,
-    /// What is below it.
+    /// Subresources.
     pub subresources: &'a [Subresource<'a>],
-    /// The kind of its lists.
+    /// Kind of its lists.
     pub list_kind: &'a str,
-    /// What the document is to say of its objects and lists, by the names of these definitions. None
-    /// for built-in types, of which it is known.
+    /// OpenAPI definitions of its objects and lists, by name. None for built-in types, whose definitions follow from
+    /// the type.
     pub definitions: &'a [(String, Value)],
 }
 
 impl Resource<'_> {
-    /// Whether its objects are of a built-in type.
+    /// Whether its objects have a built-in type.
     fn is_typed(&self) -> bool {
         self.definitions.is_empty()
     }
 }
 
-/// A subresource that is served.
+/// A served subresource.
 #[derive(Clone, Copy, Debug)]
 pub struct Subresource<'a> {
-    /// Its name, as in paths.
+    /// Name, as in paths.
     pub name: &'a str,
-    /// The group of its kind.
+    /// Group of its kind.
     pub group: &'a str,
-    /// The version of its kind.
+    /// Version of its kind.
     pub version: &'a str,
-    /// Its kind, which need not be that of the resource.
+    /// Kind, which may differ from that of the resource.
     pub kind: &'a str,
-    /// Its verbs, as in discovery.
+    /// Verbs, as in discovery.
     pub verbs: &'a [&'a str],
 }
 
 /// A group and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupVersion<'a> {
-    /// The group, empty for the core group.
+    /// The group; empty for the core group.
     pub group: &'a str,
     /// The version.
     pub version: &'a str,
 }
 
-/// What a document of version 3 is about.
+/// The subject of a v3 document.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject<'a> {
     /// `/api`: the versions of the core group.
@@ -94,16 +93,16 @@ pub enum Subject<'a> {
     Group(&'a str),
     /// `/version`.
     Version,
-    /// A group and version and what is served of it.
+    /// A group and version with its served resources.
     Resources(GroupVersion<'a>, &'a [Resource<'a>]),
 }
 
-/// The document of version 3 about a subject.
+/// The v3 document of a subject.
 pub fn v3(subject: Subject<'_>) -> Value {
     document(subject, &Descriptions::load(), true)
 }
 
-/// What a subject brings with it.
+/// The definitions that a subject brings along.
 fn definitions(subject: Subject<'_>) -> impl Iterator<Item = &(String, Value)> {
     let resources = match subject {
         Subject::Resources(_, resources) => resources,
@@ -112,20 +111,20 @@ fn definitions(subject: Subject<'_>) -> impl Iterator<Item = &(String, Value)> {
     resources.iter().flat_map(|resource| resource.definitions)
 }
 
-/// The document of version 2, which is about everything, as it grows.
+/// A builder for the v2 document, which describes everything.
 pub struct V2 {
     descriptions: Descriptions,
     merged: swagger::Merged,
 }
 
 impl V2 {
-    /// A document about nothing.
+    /// An empty document.
     #[expect(clippy::new_without_default, reason = "expanding all descriptions is not what a default does")]
     pub fn new() -> Self {
         Self { descriptions: Descriptions::load(), merged: swagger::Merged::default() }
     }
 
-    /// Adds a subject. Earlier ones come first where their order is told.
+    /// Adds a subject. The order matters: earlier subjects come first in lists.
     pub fn add(&mut self, subject: Subject<'_>) {
         self.merged.add(document(subject, &self.descriptions, false));
         for (name, definition) in definitions(subject) {
@@ -133,7 +132,7 @@ impl V2 {
         }
     }
 
-    /// The document.
+    /// Builds the document.
     pub fn finish(self) -> Value {
         self.merged.finish()
     }
@@ -147,7 +146,7 @@ fn document(subject: Subject<'_>, descriptions: &Descriptions, with_definitions:
     };
     let brought = definitions(subject).filter(|_| with_definitions).cloned().collect();
     let components = components::reachable(&paths, group_version, descriptions, brought);
-    // Documents of custom kinds are made apart in upstream, and say so.
+    // kube-apiserver builds the documents of custom kinds separately, with another title.
     let is_custom = definitions(subject).next().is_some();
     let (title, version) =
         if is_custom { ("Kubernetes CRD Swagger", "v0.1.0") } else { ("Kubernetes", RELEASE) };
@@ -202,12 +201,12 @@ fn paths_of(subject: Subject<'_>, descriptions: &Descriptions) -> Value {
     Value::Object(Map::from_iter([(path, operation)]))
 }
 
-/// A schema that is another one, by its full name.
+/// A reference to a schema, by full name.
 fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// An object of the pairs that have a value.
+/// A JSON object of the pairs with a value.
 fn object<const N: usize>(pairs: [(&str, Option<Value>); N]) -> Map<String, Value> {
     pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

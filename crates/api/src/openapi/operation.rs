@@ -1,4 +1,4 @@
-//! One request: what it takes and what it answers.
+//! One operation: parameters, body and responses.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::schema::types;
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 pub(super) const ANSWERS: &[&str] =
     &["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"];
-/// What is answered about kinds that have no protobuf.
+/// Response media types of kinds without protobuf.
 pub(super) const TEXTS: &[&str] = &["application/json", "application/yaml"];
 pub(super) const STREAMS: &[&str] =
     &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
@@ -18,7 +18,7 @@ pub(super) const STREAMS: &[&str] =
 /// A kind with its group and version.
 pub(super) type FullKind<'a> = (GroupVersion<'a>, &'a str);
 
-/// What one request does.
+/// An operation.
 pub(super) struct Operation<'a> {
     pub(super) method: &'static str,
     pub(super) action: &'static str,
@@ -28,11 +28,11 @@ pub(super) struct Operation<'a> {
     pub(super) parameters: &'static [Parameter],
     pub(super) body: Option<Value>,
     pub(super) answers: &'static [&'static str],
-    /// The content of the answers, by media type.
+    /// The response content by media type.
     pub(super) content: Value,
 }
 
-/// What can be done at a path. What all requests take is told once for all of them.
+/// The operations of a path. Parameters of all operations are listed once for the path.
 pub(super) fn path_item(
     path: &str,
     kind: &str,
@@ -55,7 +55,7 @@ pub(super) fn path_item(
     Value::Object(item)
 }
 
-/// All parameters of a request, ascending by name.
+/// All parameters of an operation, sorted by name.
 fn parameters(operation: &Operation<'_>, in_path: &[Value], descriptions: &Descriptions) -> Vec<Value> {
     let common = if operation.action == "connect" { &[] } else { parameters::COMMON };
     let query = [common, operation.parameters].map(|some| parameters::query(some, descriptions));
@@ -85,7 +85,7 @@ impl Operation<'_> {
     }
 }
 
-/// A GET that takes nothing and is about no kind.
+/// A GET without parameters and kind.
 pub(super) fn plain_get(description: &str, id: &str, tag: &str, content: &Value) -> Value {
     json!({ "get": {
         "description": description,
@@ -99,7 +99,7 @@ pub(super) fn plain_get(description: &str, id: &str, tag: &str, content: &Value)
 pub(super) fn name_of((GroupVersion { group, version }, kind): FullKind<'_>) -> String {
     match types().kind(group, version, kind) {
         Some(id) => format!("{}.{}", types().get(id).package, types().get(id).name),
-        // As definitions of custom kinds are called.
+        // The naming scheme of custom kinds.
         None => {
             let parts: Vec<&str> = group.split('.').rev().collect();
             format!("{}.{version}.{kind}", parts.join("."))

@@ -1,10 +1,10 @@
-//! The query and path parameters of requests.
+//! Query and path parameters of operations.
 
 use serde_json::{Value, json};
 
 use super::descriptions::Descriptions;
 
-/// A parameter: its name, the type of its value, and the type whose field of that name describes it.
+/// A parameter: its name, the type of its value, and the type with a field of that name, which has the description.
 pub(super) struct Parameter(&'static str, &'static str, &'static str);
 
 const LIST_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListOptions";
@@ -44,7 +44,7 @@ pub(super) const CREATE: &[Parameter] = &[
     Parameter("fieldValidation", "string", CREATE_OPTIONS),
 ];
 pub(super) const UPDATE: &[Parameter] = CREATE;
-/// Parameters for reading an object of a custom kind, beyond those of every request.
+/// Parameters for reading an object of a custom kind, besides the common ones.
 pub(super) const GET_UNTYPED: &[Parameter] = &[RESOURCE_VERSION];
 pub(super) const PATCH: &[Parameter] = &[
     Parameter("dryRun", "string", PATCH_OPTIONS),
@@ -113,7 +113,7 @@ const POD_PROXY: &[Parameter] = &[Parameter("path", "string", POD_PROXY_OPTIONS)
 const SERVICE_PROXY: &[Parameter] = &[Parameter("path", "string", SERVICE_PROXY_OPTIONS)];
 const NODE_PROXY: &[Parameter] = &[Parameter("path", "string", NODE_PROXY_OPTIONS)];
 
-/// The parameters of a subresource that hands requests on, by the kind of its options.
+/// The parameters of a connect subresource, by the kind of its options.
 pub(super) fn connect(kind: &str) -> &'static [Parameter] {
     match kind {
         "PodAttachOptions" => ATTACH,
@@ -125,7 +125,7 @@ pub(super) fn connect(kind: &str) -> &'static [Parameter] {
     }
 }
 
-/// Parameters of the query.
+/// Query parameters.
 pub(super) fn query(parameters: &[Parameter], descriptions: &Descriptions) -> Vec<Value> {
     let one = |Parameter(name, kind, options): &Parameter| {
         let schema = json!({ "type": kind, "uniqueItems": true });
@@ -135,7 +135,7 @@ pub(super) fn query(parameters: &[Parameter], descriptions: &Descriptions) -> Ve
     parameters.iter().map(one).collect()
 }
 
-/// The parameters that are parts of a path.
+/// Path parameters.
 pub(super) fn of_path(path: &str, kind: &str) -> Vec<Value> {
     let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let one = |name: &str| {

@@ -1,4 +1,4 @@
-//! The paths of resources and what can be done there.
+//! Paths of resources and their operations.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ const PATCHES: &[&str] = &[
     "application/strategic-merge-patch+json",
 ];
 
-/// How many of them need no built-in type: all but the last.
+/// Number of patch media types for custom kinds: all but strategic merge patch, which is the last.
 const UNTYPED_PATCHES: usize = 3;
 
 /// All paths of a group and version.
@@ -64,7 +64,7 @@ impl<'a> Paths<'a> {
                 Operation { id: self.id("list", resource, "ForAllNamespaces", false), ..self.list(resource) };
             self.insert(&format!("{}/{name}", self.root), resource.kind, vec![everywhere]);
         }
-        // Custom kinds are younger than the old paths.
+        // Custom kinds never had the deprecated watch paths.
         if has("watch") && resource.is_typed() {
             self.watches(resource, scope);
         }
@@ -128,7 +128,7 @@ impl<'a> Paths<'a> {
                 _ => {}
             }
         }
-        // Of parts of custom kinds upstream tells whose parts they are.
+        // kube-apiserver describes subresources of custom kinds with the kind of their resource.
         if !resource.is_typed() {
             found.iter_mut().for_each(|operation| operation.kind = self.own(resource));
         }
@@ -172,7 +172,7 @@ impl<'a> Paths<'a> {
     }
 
     fn read(&self, resource: &Resource<'a>, suffix: &str, kind: FullKind<'a>) -> Operation<'a> {
-        // The log of a pod is text, whatever its kind says.
+        // The log of a pod is text, although its kind is Pod.
         let is_log = suffix == "Log";
         let answer = if is_log { json!({ "type": "string" }) } else { schema(kind) };
         let text: &[&str] = if is_log { &["text/plain"] } else { &[] };
@@ -253,7 +253,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The old paths of watches, which lists with a parameter have replaced.
+    /// The deprecated watch paths, which `watch=true` on lists has replaced.
     fn watches(&mut self, resource: &Resource<'a>, scope: &str) {
         let event = reference(&format!("{META}.WatchEvent"));
         let watch = |id: String, action: &'static str| Operation {
@@ -287,7 +287,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// Requests that are handed on to somewhere else, whole.
+    /// Connect operations, which forward requests.
     fn connect(&mut self, path: &str, resource: &Resource<'a>, subresource: &Subresource<'a>) {
         const METHODS: [(&str, &str, &str); 7] = [
             ("get", "get", "Get"),
@@ -341,13 +341,13 @@ impl<'a> Paths<'a> {
         (self.group_version, resource.kind)
     }
 
-    /// The name of an operation, such as `readAppsV1NamespacedDeploymentScale`.
+    /// The `operationId`, such as `readAppsV1NamespacedDeploymentScale`.
     fn id(&self, verb: &str, resource: &Resource<'_>, suffix: &str, scoped: bool) -> String {
         let scope = if resource.namespaced && scoped { "Namespaced" } else { "" };
         format!("{verb}{}{scope}{}{suffix}", self.camel(), resource.kind)
     }
 
-    /// The group and version in names of operations, such as `AppsV1`.
+    /// Group and version in an `operationId`, such as `AppsV1`.
     fn camel(&self) -> String {
         format!("{}{}", capital(&group_name(self.group_version.group)), capital(self.group_version.version))
     }
@@ -357,7 +357,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// A group in names: without dots and without what all groups of Kubernetes end in.
+/// A group in names: without dots and without the common suffix of Kubernetes' groups.
 pub(super) fn group_name(group: &str) -> String {
     if group.is_empty() {
         return "core".into();
@@ -390,7 +390,7 @@ fn article(kind: &str) -> &'static str {
     if kind.starts_with(['A', 'E', 'I', 'O', 'U']) { "an" } else { "a" }
 }
 
-/// What of an object an operation is about.
+/// The part of an object in descriptions of operations.
 fn part(suffix: &str) -> String {
     if suffix.is_empty() {
         "the specified".into()

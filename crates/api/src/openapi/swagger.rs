@@ -1,7 +1,7 @@
-//! OpenAPI v2, made of the documents of version 3.
+//! OpenAPI v2, converted from v3 documents.
 //!
-//! Version 2 has one document for all, no defaults, plain references where version 3 wraps them,
-//! and tells media types beside the schemas. What many requests take is told once.
+//! v2 has a single document, no defaults, plain references where v3 wraps them, and media types beside the schemas.
+//! Parameters that many operations have are shared.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -13,7 +13,7 @@ use super::{RELEASE, bearer_token, object};
 const KINDS: &str = "x-kubernetes-group-version-kind";
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
-/// Media types in the order in which version 2 names them.
+/// Media types in the order in which v2 lists them.
 const MEDIA_TYPES: [&str; 10] = [
     "text/plain",
     "application/json",
@@ -27,20 +27,20 @@ const MEDIA_TYPES: [&str; 10] = [
     "application/apply-patch+yaml",
 ];
 
-/// Parameters that kubectl before 1.27 looks for where they are taken, and nowhere else.
+/// Parameters that kubectl before 1.27 looks for in the operation only, so they are never shared.
 const NEVER_SHARED: [&str; 2] = ["dryRun", "fieldValidation"];
 
-/// Documents of version 3, put together.
+/// Merged v3 documents.
 #[derive(Default)]
 pub(super) struct Merged {
     paths: Map<String, Value>,
     definitions: Map<String, Value>,
-    /// Shared parameters by the name they are referred to by.
+    /// Shared parameters by reference name.
     parameters: BTreeMap<String, Value>,
 }
 
 impl Merged {
-    /// Adds what a document has.
+    /// Merges the content of a document.
     pub(super) fn add(&mut self, mut document: Value) {
         let mut part = |pointer: &str| match document.pointer_mut(pointer).map(Value::take) {
             Some(Value::Object(found)) => found,
@@ -62,12 +62,12 @@ impl Merged {
         }
     }
 
-    /// Adds a definition that is in the form of version 2 already.
+    /// Adds a definition that has the form of v2 already.
     pub(super) fn define(&mut self, name: &str, definition: &Value) {
         self.definitions.insert(name.to_owned(), definition.clone());
     }
 
-    /// The document.
+    /// Builds the document.
     pub(super) fn finish(self) -> Value {
         json!({
             "swagger": "2.0",
@@ -98,7 +98,7 @@ impl Merged {
         Value::Object(item)
     }
 
-    /// The parameters, as references where others take them too.
+    /// The parameters, as references where other operations have the same.
     fn share(&mut self, parameters: Vec<Value>) -> Vec<Value> {
         let share = |parameter: Value| {
             if !is_shared(&parameter) {
@@ -113,7 +113,7 @@ impl Merged {
     }
 }
 
-/// Parameters as version 2 has them: the schema of what is no body is part of the parameter.
+/// Parameters in the form of v2: except for bodies, the schema is inlined into the parameter.
 fn taken(parameters: Option<Value>) -> Vec<Value> {
     let Some(Value::Array(parameters)) = parameters else { return Vec::new() };
     let flat = |mut parameter: Value| {
@@ -143,8 +143,8 @@ fn order(parameter: &Value) -> (String, String) {
     (parameter["name"].to_string(), parameter["in"].to_string())
 }
 
-/// Whether it may be the same for many: the name of an object says its kind, and the body mostly
-/// is of it.
+/// Whether several operations may share the parameter: the description of an object's name contains its kind, and a
+/// body mostly has the schema of its kind.
 fn is_shared(parameter: &Value) -> bool {
     let name = parameter["name"].as_str().unwrap_or_default();
     match parameter["in"].as_str() {
@@ -157,7 +157,7 @@ fn is_shared(parameter: &Value) -> bool {
     }
 }
 
-/// By its name and a hash, for there are different ones of the same name.
+/// The name of a shared parameter, with a hash because several have the same name.
 fn shared_name(parameter: &Value) -> String {
     let mut hasher = DefaultHasher::new();
     hasher.write(parameter.to_string().as_bytes());
@@ -169,7 +169,7 @@ fn convert_operation(mut operation: Value, parameters: Vec<Value>) -> Value {
     let body_types = operation.pointer("/requestBody/content").map(media_types);
     let answer = operation.pointer("/responses/200/content");
     let produces = answer.map(media_types).unwrap_or_default();
-    // Requests about no kind say that they take what they answer.
+    // Operations without a kind list their response media types as request media types too.
     let is_about_kind = operation.get("x-kubernetes-action").is_some();
     let default = if is_about_kind { vec!["*/*".to_owned()] } else { produces.clone() };
     let Some(fields) = operation.as_object_mut() else { return operation };
@@ -198,11 +198,11 @@ fn media_types(content: &Value) -> Vec<String> {
     found
 }
 
-/// A schema as version 2 has it.
+/// A schema in the form of v2.
 fn convert(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     fields.remove("default");
-    // What may be a number or text is told as text.
+    // v2 describes IntOrString as a string.
     if fields.remove("oneOf").is_some() {
         fields.insert("type".into(), "string".into());
     }
@@ -222,7 +222,7 @@ fn convert(schema: &mut Value) {
     }
 }
 
-/// Types that are part of every version are of one more kind in each document.
+/// Merges the kinds of types that are part of every version, of which each document lists one more.
 fn add_kinds(known: &mut Value, again: &Value) {
     let (Some(known), Some(again)) =
         (known.get_mut(KINDS).and_then(Value::as_array_mut), again.get(KINDS).and_then(Value::as_array))

@@ -1,4 +1,4 @@
-//! What clients look for in the documents.
+//! Parts of the documents that clients depend on.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn paths_are_those_of_the_resource() {
 }
 
 #[test]
-fn kubectl_finds_that_the_server_validates() {
+fn patch_has_the_parameter_that_kubectl_looks_for() {
     let document = v3(APPS);
     let patch = &document["paths"][ONE]["patch"];
     let kind = json!({ "group": "apps", "version": "v1", "kind": "Deployment" });
@@ -60,7 +60,7 @@ fn kubectl_finds_that_the_server_validates() {
 }
 
 #[test]
-fn what_all_requests_of_a_path_take_is_told_once() {
+fn parameters_of_all_operations_are_listed_once() {
     let document = v3(APPS);
     let names = |parameters: &Value| -> Vec<String> {
         let all = parameters.as_array().into_iter().flatten();
@@ -79,7 +79,7 @@ fn what_all_requests_of_a_path_take_is_told_once() {
 }
 
 #[test]
-fn components_have_types_texts_and_merge_keys() {
+fn components_have_types_descriptions_and_merge_keys() {
     let document = v3(APPS);
     let schemas = document["components"]["schemas"].as_object().unwrap();
     let containers = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"];
@@ -102,7 +102,7 @@ fn components_have_types_texts_and_merge_keys() {
 }
 
 #[test]
-fn values_are_told_where_these_are_all() {
+fn enumerated_values_are_described() {
     let document = v3(APPS);
     let properties = |name: &str| &document["components"]["schemas"][name]["properties"];
     let policy = &properties("io.k8s.api.core.v1.Container")["imagePullPolicy"];
@@ -127,7 +127,7 @@ fn required_fields_are_in_the_order_of_go() {
 }
 
 #[test]
-fn nothing_refers_to_what_is_not_there() {
+fn all_references_resolve() {
     let document = v3(APPS);
     let text = document.to_string();
     let schemas = document["components"]["schemas"].as_object().unwrap();
@@ -189,7 +189,7 @@ fn version_2_has_everything_in_one_document() {
 }
 
 #[test]
-fn version_2_tells_types_more_plainly() {
+fn version_2_has_no_defaults_and_plain_references() {
     let document = swagger();
     let definitions = &document["definitions"];
     let template = &definitions["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["template"];
@@ -273,7 +273,7 @@ fn version_3_in_protobuf_byte_by_byte() {
 }
 
 #[test]
-fn lists_and_parameters_are_described_in_kubernetes_words() {
+fn lists_and_parameters_have_the_descriptions_of_kubernetes() {
     let document = swagger();
     let list = &document["definitions"]["io.k8s.api.apps.v1.DeploymentList"];
     assert_eq!(list["description"], "DeploymentList is a list of Deployments.");

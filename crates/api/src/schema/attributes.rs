@@ -1,12 +1,12 @@
-//! Facts about a type or field that only patches, apply and the published schemas need.
-//! Kept as the text they were read as, since most fields have none.
+//! Attributes of types and fields for patches, server-side apply and published schemas. Kept as text, because most
+//! fields have none.
 
-/// Words of the form `name=value`.
+/// Attributes of the form `name=value`, separated by spaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes(pub(super) &'static str);
 
 impl Attributes {
-    /// The value of one of them.
+    /// The value of an attribute.
     fn get(self, name: &str) -> Option<&'static str> {
         self.words().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
@@ -15,7 +15,7 @@ impl Attributes {
         self.0.split_ascii_whitespace()
     }
 
-    /// The default as JSON text, where it is not the empty value.
+    /// The default as JSON text, if it is not the empty value.
     pub fn default_json(self) -> Option<&'static str> {
         self.get("default")
     }
@@ -45,12 +45,12 @@ impl Attributes {
         self.get("by")
     }
 
-    /// The values that text may have, where these are all.
+    /// The allowed values of a string, if they are enumerated.
     pub fn enum_values(self) -> Option<impl Iterator<Item = String>> {
         Some(self.get("enum")?.split(',').map(|value| value.replace('~', " ")))
     }
 
-    /// The required fields of a type in their order, where it is not that of their numbers.
+    /// The required fields of a type in order, if it is not that of their protobuf numbers.
     pub fn required_order(self) -> Option<impl Iterator<Item = &'static str>> {
         Some(self.get("required")?.split(','))
     }
@@ -60,13 +60,13 @@ impl Attributes {
         self.get("unions")
     }
 
-    /// The type as Go prints it, where it is not the usual one of the shape; clients see it in
-    /// the messages about values of the wrong type.
+    /// The type as Go prints it, if it is not the usual one of the shape; clients see it in messages about type
+    /// errors.
     pub fn go_type(self) -> Option<&'static str> {
         self.get("go")
     }
 
-    /// The embedded struct that Go has a field in, which its messages name too.
+    /// The embedded Go struct of a field, which Go's messages contain too.
     pub fn embedded(self) -> Option<&'static str> {
         self.get("in")
     }

@@ -1,17 +1,16 @@
-//! Reads the expanded text of `data/schema.txt`.
+//! Parser of the expanded text of `data/schema.txt`.
 //!
-//! It is made of lines of words. `package` names the package of what follows; `single` names
-//! a definition that is a single value and its letter; `type` begins a struct type, and the
-//! lines after it are its fields:
+//! Each line consists of words. `package` sets the package of the following lines; `single` declares a definition
+//! that is a scalar, and its letter; `type` begins a struct type, and the lines after it are its fields:
 //!
 //! ```text
 //! name shape numbers flags attributes...
 //! ```
 //!
-//! A shape is a letter (see `single`), `@` and a type (of the same package if it has no dot),
-//! or one of those after `[` for a list or `{` for a map. Numbers are those of protobuf, from
-//! the outermost message inwards, or `-`. Flags are `!` required, `o` omitted when empty, `*`
-//! pointer, `e` keeps an empty list, `z` the empty value is the default, or `-` for none.
+//! A shape is a letter (see `single`), `@` and a type (of the same package if it has no dot), or one of those after
+//! `[` for a list or `{` for a map. Numbers are those of protobuf, from the outermost message inwards, or `-`. Flags
+//! are `!` required, `o` omitted when empty, `*` pointer, `e` keeps an empty list, `z` the empty value is the
+//! default, or `-` for none.
 
 use std::collections::HashMap;
 
@@ -26,7 +25,7 @@ pub(super) fn expand() -> Types {
     read(inflate(COMPRESSED).leak())
 }
 
-/// What the build compressed.
+/// Decompresses a text of the build script.
 pub(crate) fn inflate(compressed: &[u8]) -> String {
     let bytes =
         miniz_oxide::inflate::decompress_to_vec(compressed).expect("the build compressed it, in this binary");
@@ -57,7 +56,7 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// There are fields named `type`; what follows those is a shape, and no name of a type.
+/// There are fields named `type`; they are followed by a shape instead of the name of a type.
 fn is_definition(rest: &str) -> bool {
     rest.starts_with(|first: char| first.is_ascii_uppercase())
         && !rest
@@ -66,7 +65,7 @@ fn is_definition(rest: &str) -> bool {
             .is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
 }
 
-/// Ids are given out first: types refer to others that come later, and to themselves.
+/// Assigns ids first, because types refer to later types and to themselves.
 fn names(text: &'static str) -> Names {
     let mut names = HashMap::new();
     let mut package = "";
@@ -81,7 +80,7 @@ fn names(text: &'static str) -> Names {
     names
 }
 
-/// A type of which more fields may follow.
+/// A type to which more fields may be added.
 struct Draft {
     package: &'static str,
     name: &'static str,
@@ -140,7 +139,7 @@ impl Types {
     }
 }
 
-/// Puts the field at `index` under its number, or under the numbers of the messages it is in.
+/// Adds the field at `index` under its number, or under the numbers of the messages that contain it.
 fn place(entries: &mut Vec<Entry>, numbers: &str, index: u16) {
     let (number, inner) = numbers.split_once('.').unwrap_or((numbers, ""));
     let number = number.parse().expect("a protobuf number");
@@ -212,7 +211,7 @@ mod tests {
     use crate::schema::types;
 
     #[test]
-    fn the_whole_file_is_read() {
+    fn all_types_of_the_file_are_parsed() {
         let fields: usize = types().iter().map(|(_, one)| one.fields.len()).sum();
         assert_eq!((types().all.len(), types().by_kind.len(), fields), (762, 193, 3144));
         for (_, one) in types().iter() {
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_named_type_is_no_definition() {
+    fn field_named_type_is_not_a_definition() {
         let secret = types().get(types().kind("", "v1", "Secret").unwrap());
         let field = secret.field("type").expect("secrets have a type");
         assert_eq!(field.shape, Shape::One(Item::Single(Single::String)));

@@ -21,7 +21,7 @@ pub struct Graph {
 
 static GRAPH: LazyLock<Graph> = LazyLock::new(build);
 
-/// The shared graph, built when it is first asked for.
+/// The shared graph, built on first use.
 pub fn graph() -> &'static Graph {
     &GRAPH
 }
@@ -57,7 +57,7 @@ fn is_atomic(attributes: Attributes) -> bool {
     attributes.map_type() == Some("atomic")
 }
 
-/// What makes two nodes that are not struct types the same.
+/// Identity of nodes that are not struct types: equal keys share a node.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Scalar(&'static str),
@@ -89,8 +89,8 @@ impl Builder {
         node.default = field.attributes.default_json().map(|text| {
             serde_json::from_str(text).expect("the generator writes defaults as JSON without blanks")
         });
-        // Apply fills in the keys of list items from their defaults, and what has one is there
-        // before anybody has written it.
+        // Apply fills in the keys of list items from their defaults, and a field with a default is present before any
+        // manager has set it.
         if field.zero_default {
             node.default = zero(field.shape);
         }

@@ -1,4 +1,4 @@
-//! Samples of the merge facts, one or more of each sort, and how many there are of each.
+//! Samples of the merge attributes, at least one of each sort, and the number of each.
 
 use serde_json::json;
 
@@ -56,7 +56,7 @@ fn lists_merge_by_their_keys() {
 }
 
 #[test]
-fn some_fields_are_written_without_a_value() {
+fn always_written_fields_have_an_initial_value() {
     assert!(field("io.k8s.api.rbac.v1.Role/rules").written_empty);
     assert!(field("io.k8s.api.discovery.v1.EndpointSlice/ports").written_empty);
     assert!(field("io.k8s.api.core.v1.Event/eventTime").written_empty);
@@ -120,7 +120,7 @@ fn scalars_have_their_sort() {
 }
 
 #[test]
-fn nothing_was_lost() {
+fn number_of_merge_attributes_is_unchanged() {
     let fields: Vec<&Field> = types().iter().flat_map(|(_, one)| one.fields.iter()).collect();
     let count = |wanted: &dyn Fn(&Field) -> bool| fields.iter().filter(|field| wanted(field)).count();
     assert_eq!(count(&|field| field.required), 702);

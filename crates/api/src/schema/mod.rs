@@ -1,9 +1,8 @@
 //! The types of all built-in kinds, of every group and version that can be served.
 //!
-//! They sit compressed in the binary and are expanded on first use, in two steps that do not
-//! need each other: [`types`] is the table the codecs walk, with protobuf numbers and what is
-//! written when a field is empty; [`graph`] is the node graph that patches, apply and custom
-//! resources share.
+//! They are embedded in compressed form and expanded on first use, in two independent steps: [`types`] is the table
+//! for the codecs, with protobuf numbers and the rules for empty fields; [`graph`] is the node graph that patches,
+//! server-side apply and custom resources share.
 
 mod attributes;
 mod data;

@@ -1,4 +1,4 @@
-//! The table of types that the codecs walk.
+//! The table of types for the codecs.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::attributes::Attributes;
 use super::data;
 
-/// One struct type of a [`Types`] table.
+/// A struct type of a [`Types`] table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub(super) u16);
 
@@ -20,126 +20,126 @@ pub struct Types {
     pub(super) everywhere: Vec<TypeId>,
 }
 
-/// A struct type: fields by name.
+/// A struct type.
 #[derive(Debug)]
 pub struct Type {
-    /// The package it is published under, such as `io.k8s.api.core.v1`.
+    /// The package of its OpenAPI definition, such as `io.k8s.api.core.v1`.
     pub package: &'static str,
-    /// Its name there, such as `Pod`.
+    /// Its name in the package, such as `Pod`.
     pub name: &'static str,
-    /// Its fields, ascending by name.
+    /// Its fields, sorted by name.
     pub fields: Box<[Field]>,
-    /// The beginnings of their names; see [`beginning`].
+    /// The first bytes of the field names, for fast lookups; see [`beginning`].
     pub(super) beginnings: Box<[u64]>,
-    /// What a protobuf message of it holds, ascending by number.
+    /// The fields of its protobuf message, sorted by number.
     pub message: Box<[Entry]>,
-    /// Its merge facts.
+    /// Attributes for patches, apply and schemas.
     pub attributes: Attributes,
 }
 
 /// A field of a [`Type`].
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Its name in JSON.
+    /// Name in JSON.
     pub name: &'static str,
-    /// What it holds.
+    /// Type of the value.
     pub shape: Shape,
-    /// It must be there for a client's validation to pass.
+    /// Whether the field is required in the published schema.
     pub required: bool,
-    /// It is not written when it is empty.
+    /// Whether the field is omitted when empty.
     pub omit_empty: bool,
-    /// It tells absence from emptiness: `0` is a value, and it is `null` when absent.
+    /// Whether the field is a pointer in Go, so that absent and empty differ: `0` is a value, and `null` is absent.
     pub pointer: bool,
-    /// An empty list stays one and does not become `null`.
+    /// Whether an empty list stays empty instead of `null`.
     pub keep_empty: bool,
-    /// The published schema names the empty value as its default.
+    /// Whether the empty value is the default in the published schema.
     pub zero_default: bool,
-    /// Its merge facts.
+    /// Attributes for patches, apply and schemas.
     pub attributes: Attributes,
 }
 
-/// What a field holds.
+/// Type of the value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// One of these.
+    /// One value.
     One(Item),
-    /// A list of these.
+    /// A list.
     List(Item),
-    /// A map from text to these.
+    /// A map with string keys.
     Map(Item),
 }
 
-/// What is in a field, list or map.
+/// Type of a value, list item or map entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A value without fields, or whose fields are not told.
+    /// A scalar, or an object without known fields.
     Single(Single),
-    /// An object of a type.
+    /// An object of a struct type.
     Struct(TypeId),
 }
 
-/// Values that are not struct types in JSON, whatever they are in protobuf.
+/// Types that are not structs in JSON, whatever they are in protobuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Single {
-    /// Text.
+    /// A string.
     String,
-    /// Bytes, in base64 in JSON.
+    /// Bytes, base64 in JSON.
     Bytes,
-    /// A whole number of 32 bits.
+    /// An integer of 32 bits.
     Int32,
-    /// A whole number of 64 bits.
+    /// An integer of 64 bits.
     Int64,
     /// A floating-point number.
     Double,
-    /// True or false.
+    /// A boolean.
     Boolean,
-    /// A number or text.
+    /// `IntOrString`.
     IntOrString,
-    /// An amount with a unit.
+    /// `Quantity`.
     Quantity,
-    /// A point in time, to the second.
+    /// `Time`: a timestamp with seconds.
     Time,
-    /// A point in time, to the microsecond.
+    /// `MicroTime`: a timestamp with microseconds.
     MicroTime,
-    /// Any JSON, such as an object of an unknown kind.
+    /// `RawExtension`: any JSON, such as an object of an unknown kind.
     RawExtension,
-    /// The fields that a manager owns.
+    /// `FieldsV1`: the fields of a manager.
     FieldsV1,
-    /// Any JSON, in the schema of a custom resource.
+    /// `JSON` of apiextensions: any JSON, in the schema of a custom resource.
     Json,
-    /// A JSON schema, or a list of them.
+    /// `JSONSchemaPropsOrArray`: a JSON schema, or a list of them.
     SchemaOrArray,
-    /// A JSON schema, or whether anything is allowed.
+    /// `JSONSchemaPropsOrBool`: a JSON schema, or whether any value is allowed.
     SchemaOrBool,
-    /// A JSON schema, or a list of names.
+    /// `JSONSchemaPropsOrStringArray`: a JSON schema, or a list of property names.
     SchemaOrStringArray,
-    /// A list of texts that protobuf wraps in a message of its own.
+    /// A list of strings that protobuf wraps in a message of its own.
     Strings,
-    /// The body of a patch.
+    /// `Patch`: the body of a patch request.
     Patch,
 }
 
 /// A field of a protobuf message.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its number.
+    /// Field number.
     pub number: u32,
-    /// What is there.
+    /// The field of the type.
     pub slot: Slot,
 }
 
-/// What is under a number of a protobuf message.
+/// Meaning of a field of a protobuf message.
 #[derive(Clone, Debug)]
 pub enum Slot {
     /// The field of the type at this index.
     Field(u16),
-    /// A message whose fields are among those of the type itself in JSON.
+    /// An embedded message, whose fields are fields of the outer type in JSON.
     Embedded(Box<[Entry]>),
 }
 
 static TYPES: LazyLock<Types> = LazyLock::new(data::expand);
 
-/// The types of the API, expanded when they are first asked for.
+/// The types of the API, expanded on first use.
 pub fn types() -> &'static Types {
     &TYPES
 }
@@ -151,7 +151,7 @@ impl Types {
         self.by_kind.get(&(group, version, kind)).copied().or_else(in_every_version)
     }
 
-    /// The type of a full name, such as `io.k8s.api.core.v1.Pod`.
+    /// The type with a full name, such as `io.k8s.api.core.v1.Pod`.
     pub fn named(&self, name: &str) -> Option<TypeId> {
         let (package, name) = name.rsplit_once('.')?;
         self.by_name.get(&(package, name)).copied()
@@ -162,7 +162,7 @@ impl Types {
         &self.all[usize::from(id.0)]
     }
 
-    /// All types, by package and name.
+    /// All types, sorted by package and name.
     pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type)> {
         (0..).map(TypeId).zip(&self.all)
     }
@@ -174,17 +174,17 @@ impl Types {
 }
 
 impl Type {
-    /// The field of this name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         Some(&self.fields[self.index_of(name.as_bytes())?])
     }
 
-    /// Where the field of this name is among its fields.
+    /// The index of the field with this name.
     pub fn index_of(&self, name: &[u8]) -> Option<usize> {
         let beginning = beginning(name);
         let first = self.beginnings.partition_point(|other| *other < beginning);
         let alike = self.beginnings[first..].iter().take_while(|other| **other == beginning);
-        // A field that begins alike and is as long is the same if nothing follows the beginning.
+        // Names with equal first bytes and equal length are equal unless they are longer than these bytes.
         let is_named = |field: &Field| {
             field.name.len() == name.len() && (name.len() <= 8 || field.name.as_bytes() == name)
         };
@@ -192,7 +192,7 @@ impl Type {
     }
 }
 
-/// The first eight bytes of a name as a number, filled up with zeros. The numbers sort as the names do, and comparing
+/// The first eight bytes of a name as a number, padded with zeros. The numbers sort like the names, and comparing
 /// them takes a fraction of the time.
 pub(super) fn beginning(name: &[u8]) -> u64 {
     let mut bytes = [0; 8];

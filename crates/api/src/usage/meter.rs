@@ -1,4 +1,4 @@
-//! What an object uses of what a quota limits, by its kind.
+//! Evaluators of resource quotas: the usage of objects by kind.
 
 use coracle_meta::object::Meta;
 use coracle_meta::quantity::{Format, Quantity, Scale};
@@ -8,42 +8,41 @@ use serde_json::Value;
 
 use super::{Amounts, add, amounts, pods, scopes};
 
-/// Where the storage class of a claim stood before there was a field for it.
+/// Annotation with the storage class of a claim, which is older than the field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// What of a storage class is used: this stands between its name and the resource.
+/// Infix between the name of a storage class and the resource in quotas.
 const STORAGE_CLASS_INFIX: &str = ".storageclass.storage.k8s.io/";
 
-/// The devices of a class: this stands after its name.
+/// Suffix after the name of a device class in quotas.
 const DEVICES_SUFFIX: &str = ".deviceclass.resource.k8s.io/devices";
 
-/// How many devices a claim for all of them may get at most (`AllocationResultsMaxSize` in
-/// `resource.k8s.io/v1`).
+/// Maximum number of devices of a claim for all devices (`AllocationResultsMaxSize` in `resource.k8s.io/v1`).
 const MAX_DEVICES: i64 = 32;
 
-/// Kinds that a quota could limit by these names before it could limit every kind.
+/// Kinds that quotas could count under their plain plural name before `count/` existed.
 const ALIASED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
-/// Knows what the objects of a kind use.
+/// Computes the usage of the objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meter {
-    /// Processor, memory and more, while they run.
+    /// Pods: CPU, memory and other resources while they run.
     Pods {
-        /// The time it is.
+        /// The current time.
         now: Time,
     },
-    /// Ports of nodes and load balancers.
+    /// Services: node ports and load balancers.
     Services,
-    /// Storage.
+    /// Persistent volume claims: storage.
     VolumeClaims,
-    /// Devices.
+    /// Resource claims: devices.
     ResourceClaims,
-    /// Nothing but themselves, under these names.
+    /// Other kinds: only the number of objects, under these names.
     Objects(Vec<String>),
 }
 
 impl Meter {
-    /// That of the objects of a kind.
+    /// The meter for objects of a kind.
     pub fn of(group: &str, plural: &str, now: Time) -> Self {
         match (group, plural) {
             ("", "pods") => Self::Pods { now },
@@ -58,12 +57,12 @@ impl Meter {
         }
     }
 
-    /// Whether a quota limits an object.
+    /// Whether a quota counts an object.
     pub fn falls_under(&self, object: &Value, quota: &Value) -> bool {
         hard(quota).keys().any(|name| self.counts(name)) && self.is_in_scope(object, quota)
     }
 
-    /// Whether a quota is about an object, as far as its scopes say.
+    /// Whether an object matches the scopes of a quota.
     pub fn is_in_scope(&self, object: &Value, quota: &Value) -> bool {
         scopes::demands(quota).all(|demand| match self {
             Self::Pods { .. } => demand.fits_pod(object),
@@ -72,10 +71,10 @@ impl Meter {
         })
     }
 
-    /// Whether an object says enough for a quota to count it, and the quota enough for that.
+    /// Checks that an object states all resources that a quota requires it to state.
     ///
     /// # Errors
-    /// What is missing, for whoever wrote the object.
+    /// The missing resources, as a message for the client.
     pub fn check(&self, object: &Value, quota: &Value) -> Result<(), String> {
         let (hard, used) = (hard(quota), used(quota));
         let limited: Vec<&str> = hard.keys().map(String::as_str).filter(|name| self.counts(name)).collect();
@@ -96,7 +95,7 @@ impl Meter {
         }
     }
 
-    /// Whether a quota for this resource is about objects of the kind.
+    /// Whether objects of the kind use this resource of a quota.
     pub fn counts(&self, resource: &str) -> bool {
         match self {
             Self::Pods { .. } => pods::counts(resource),
@@ -116,7 +115,7 @@ impl Meter {
         }
     }
 
-    /// What an object uses.
+    /// The usage of an object.
     pub fn usage(&self, object: &Value) -> Amounts {
         match self {
             Self::Pods { now } => pods::usage(object, *now),
@@ -128,12 +127,12 @@ impl Meter {
     }
 }
 
-/// What a quota limits.
+/// The limits of a quota.
 pub fn hard(quota: &Value) -> Amounts {
     amounts(quota, &["status", "hard"])
 }
 
-/// What of it is used.
+/// The recorded usage of a quota.
 pub fn used(quota: &Value) -> Amounts {
     amounts(quota, &["status", "used"])
 }
@@ -149,12 +148,12 @@ pub(super) fn one() -> Quantity {
     Quantity::new(1, Format::DecimalSi)
 }
 
-/// So many of one resource.
+/// An amount of one resource.
 pub(super) fn count(resource: &str, number: i64) -> Amounts {
     Amounts::from([(resource.to_owned(), Quantity::new(number, Format::DecimalSi))])
 }
 
-/// Ports of nodes may not have been given out yet, so what counts is how many are wanted.
+/// Node ports may not have been allocated yet, so the requested number counts.
 fn of_service(service: &Value) -> Amounts {
     let ports = view::items(service, &["spec", "ports"]);
     let is_balanced = view::text(service, &["spec", "type"]) == "LoadBalancer";
@@ -190,7 +189,7 @@ fn of_volume_claim(claim: &Value) -> Amounts {
     usage
 }
 
-/// What a claim wants or has got already, whichever is more, in whole bytes.
+/// The requested or allocated size of a claim, whichever is larger, in whole bytes.
 fn size(claim: &Value) -> Option<Quantity> {
     let path = ["spec", "resources", "requests", "storage"];
     let wanted = Quantity::from_json(view::at(claim, &path)?).ok()?;
@@ -202,13 +201,13 @@ fn size(claim: &Value) -> Option<Quantity> {
     Some(size)
 }
 
-/// How much storage a claim has been given so far.
+/// The storage that is allocated to a claim so far.
 pub fn allocated(claim: &Value) -> Option<Quantity> {
     let allocated = view::at(claim, &["status", "allocatedResources", "storage"])?;
     Quantity::from_json(allocated).ok()
 }
 
-/// Of requests that leave a choice, each class counts with the most that may be chosen of it.
+/// For requests with alternatives, each class counts with the largest number that may be allocated from it.
 fn of_resource_claim(claim: &Value) -> Amounts {
     let mut usage = count("count/resourceclaims.resource.k8s.io", 1);
     for request in view::items(claim, &["spec", "devices", "requests"]) {
@@ -244,8 +243,8 @@ mod tests {
         let meter = Meter::of(group, plural, Time(0));
         let usage = meter.usage(object);
         assert!(usage.keys().all(|name| meter.counts(name)), "{usage:?}");
-        let shown: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
-        assert_eq!(shown, expected);
+        let printed: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        assert_eq!(printed, expected);
     }
 
     #[test]
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_use_storage_of_a_class() {
+    fn persistent_volume_claims_use_storage_of_their_class() {
         let claim = json!({
             "spec": {"storageClassName": "gold", "resources": {"requests": {"storage": "1Gi"}}},
             "status": {"allocatedResources": {"storage": "2Gi"}},
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_use_devices_of_a_class() {
+    fn resource_claims_use_devices_of_their_class() {
         let exactly = |class: &str, count: i64| json!({"deviceClassName": class, "allocationMode": "ExactCount", "count": count});
         let all = json!({"deviceClassName": "b", "allocationMode": "All"});
         let claim = json!({"spec": {"devices": {"requests": [

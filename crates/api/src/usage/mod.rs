@@ -1,6 +1,6 @@
-//! How much objects use: what pods ask for, and what quotas count.
+//! Resource usage of objects: requests of pods, and the usage that quotas count.
 //!
-//! The server asks when something is written, and controllers when they count anew; both must come to the
+//! Shared by the server, which checks quotas on writes, and controllers, which recompute usage: both must compute the
 //! same.
 
 mod meter;
@@ -19,17 +19,17 @@ pub use meter::{Meter, allocated, hard, storage_class, used};
 pub use qos::qos_class;
 pub use scopes::{attributes_classes, is_terminating};
 
-/// Amounts by the name of the resource.
+/// Quantities by resource name.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// The amounts at a path.
+/// The quantities at a path.
 pub fn amounts(object: &Value, path: &[&str]) -> Amounts {
     view::fields(object, path)
         .filter_map(|(name, amount)| Some((name.clone(), Quantity::from_json(amount).ok()?)))
         .collect()
 }
 
-/// Adds amounts. What has more digits than can be held stays as it was.
+/// Adds quantities. A sum that cannot be represented leaves the total unchanged.
 pub fn add(total: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let sum = match total.get(name) {

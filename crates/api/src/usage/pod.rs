@@ -1,8 +1,7 @@
-//! How much of each resource a pod asks for, and how much it may use.
+//! Requests and limits of a pod.
 //!
-//! Init containers run one after the other before the others, so what counts of them is the
-//! largest; those that go on running, called sidecars, count with the others and with the init
-//! containers after them.
+//! Init containers run one after the other before the other containers, so the largest of them counts; restartable
+//! init containers (sidecars) count together with the containers and with the init containers after them.
 
 use coracle_meta::view;
 use serde_json::Value;
@@ -12,9 +11,9 @@ use super::{Amounts, add, amounts};
 /// Requests or limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What is set aside.
+    /// Requests.
     Requests,
-    /// What may be used at most.
+    /// Limits.
     Limits,
 }
 
@@ -27,37 +26,36 @@ impl Side {
     }
 }
 
-/// From where amounts are taken.
+/// Source of the resources of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// What is wanted.
+    /// The spec.
     Spec,
-    /// What is wanted or what there still is, whichever is more: while a pod is resized, both
-    /// have to be paid for.
+    /// The larger of spec and status: while a pod is resized, both sizes count.
     SpecAndStatus,
 }
 
-/// What all containers of a pod come to; for processor and memory, what the pod itself says.
+/// The sum over the containers of a pod; for CPU and memory, the pod-level resources if set.
 pub fn of_containers_or_pod(pod: &Value, side: Side) -> Amounts {
     let mut total = of_containers(pod, side, Basis::Spec);
     override_by_pod(&mut total, pod, side, |name| matches!(name, "cpu" | "memory"));
     total
 }
 
-/// What a pod costs altogether, with what its runtime needs.
+/// The total of a pod, including the overhead of its runtime class.
 pub fn of_pod(pod: &Value, side: Side, basis: Basis) -> Amounts {
     let mut total = of_containers(pod, side, basis);
     override_by_pod(&mut total, pod, side, is_pod_level);
     let mut overhead = amounts(pod, &["spec", "overhead"]);
     if side == Side::Limits {
-        // Who has no limit gets none by what its runtime needs.
+        // The overhead does not create a limit for a resource without one.
         overhead.retain(|name, _| total.get(name).is_some_and(|limit| !limit.is_zero()));
     }
     add(&mut total, &overhead);
     total
 }
 
-/// Resources that a pod may state for all its containers together.
+/// Whether a resource can be set at pod level.
 pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
@@ -122,7 +120,7 @@ fn status_of<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
         .find(|status| view::text(status, &["name"]) == container)
 }
 
-/// Whether the node has said that it can never give what is wanted.
+/// Whether the node has reported a resize as infeasible.
 fn is_infeasible(pod: &Value) -> bool {
     view::items(pod, &["status", "conditions"])
         .iter()
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_add_up_and_init_containers_do_not() {
+    fn containers_add_up_and_the_largest_init_container_counts() {
         let pod = |init: Value| json!({"spec": {"containers": [container("1"), container("500m")], "initContainers": init}});
         let check = |init: Value, expected: &str| {
             assert_eq!(cpu(&pod(init), Side::Requests, Basis::Spec), expected);
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_itself_and_its_runtime_count() {
+    fn pod_level_resources_and_overhead_count() {
         let mut pod =
             json!({"spec": {"containers": [container("1")], "overhead": {"cpu": "10m", "memory": "1Mi"}}});
         assert_eq!(cpu(&pod, Side::Requests, Basis::Spec), "1010m");
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_resized_pays_for_both_sizes() {
+    fn resized_pod_counts_the_larger_size() {
         let mut pod = json!({
             "spec": {"containers": [container("1")]},
             "status": {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}}]},

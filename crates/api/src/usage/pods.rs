@@ -1,4 +1,4 @@
-//! What of a pod quotas count.
+//! Quota evaluation of pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::meter::{count, one};
 use super::pod::{Basis, Side, is_pod_level, of_pod};
 use super::{Amounts, amounts};
 
-/// Resources that are counted under their own names.
+/// Resources that quotas count under their own names.
 const NAMED: [&str; 11] = [
     "count/pods",
     "cpu",
@@ -27,13 +27,13 @@ const NAMED: [&str; 11] = [
     "pods",
 ];
 
-/// Resources that every container has to name once a quota limits them.
+/// Resources that every container must state if a quota limits them.
 const REQUIRED: [&str; 6] =
     ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
-/// Whether a quota for this resource is about pods.
+/// Whether pods use this resource of a quota.
 pub(super) fn counts(resource: &str) -> bool {
     let is_extended = |name: &str| !is_native(name) || name.starts_with(DEVICE_CLASS_PREFIX);
     NAMED.contains(&resource)
@@ -42,7 +42,7 @@ pub(super) fn counts(resource: &str) -> bool {
         || resource.strip_prefix("requests.").is_some_and(is_extended)
 }
 
-/// What a pod uses. One that has ended, or should have, is still an object.
+/// The usage of a pod. One that has ended, or should have, only counts as an object.
 pub(super) fn usage(pod: &Value, now: Time) -> Amounts {
     let mut usage = count("count/pods", 1);
     if is_active(pod, now) {
@@ -92,7 +92,7 @@ fn is_extended(name: &str) -> bool {
         || is_foreign && name::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// What containers do not say although a quota limits it.
+/// The limited resources that some container does not state.
 pub(super) fn missing(pod: &Value, limited: &[&str]) -> Option<String> {
     let says_itself = ["requests", "limits"]
         .iter()
@@ -104,8 +104,9 @@ pub(super) fn missing(pod: &Value, limited: &[&str]) -> Option<String> {
     for list in ["containers", "initContainers"] {
         for container in view::items(pod, &["spec", list]) {
             let own = |side| amounts(container, &["resources", side]);
-            let said = compute(&own("requests"), &own("limits"));
-            for name in REQUIRED.iter().filter(|name| limited.contains(name) && !said.contains_key(**name)) {
+            let stated = compute(&own("requests"), &own("limits"));
+            for name in REQUIRED.iter().filter(|name| limited.contains(name) && !stated.contains_key(**name))
+            {
                 missing.entry(name).or_default().insert(view::text(container, &["name"]));
             }
         }
@@ -125,16 +126,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resources_go_by_the_names_of_quotas() {
+    fn resources_have_the_names_of_quotas() {
         let resources = json!({
             "requests": {"cpu": "1", "hugepages-2Mi": "4Mi", "example.com/gpu": "2", "ephemeral-storage": "1Gi"},
             "limits": {"cpu": "2", "example.com/gpu": "2"},
         });
         let pod = json!({"spec": {"containers": [{"resources": resources}]}});
-        let shown: Vec<String> =
+        let printed: Vec<String> =
             usage(&pod, Time(0)).iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         assert_eq!(
-            shown,
+            printed,
             [
                 "count/pods=1",
                 "cpu=1",
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_is_only_an_object() {
+    fn ended_pod_counts_only_as_object() {
         let names = |pod: Value| usage(&pod, Time(100)).into_keys().collect::<Vec<_>>();
         assert_eq!(names(json!({"status": {"phase": "Failed"}})), ["count/pods"]);
         let going = |grace_s: i64| json!({"metadata": {"deletionTimestamp": "1970-01-01T00:01:00Z", "deletionGracePeriodSeconds": grace_s}});
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_must_say_what_is_limited() {
+    fn containers_must_state_limited_resources() {
         let pod = |own: Value| {
             json!({"spec": {
                 "resources": own,

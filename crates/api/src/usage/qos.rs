@@ -1,14 +1,13 @@
-//! How well a pod is served when its node runs out of something.
+//! Quality of service (QoS) classes of pods.
 
 use coracle_meta::view;
 use serde_json::Value;
 
 use super::{Amounts, amounts};
 
-/// The class of a pod: what its resources make of it.
+/// The QoS class of a pod, which follows from the resources of its containers.
 ///
-/// It is guaranteed what it needs if it asks for exactly its limits, of both processor and
-/// memory; it gets what is left over if it asks for nothing.
+/// Guaranteed if requests equal limits for both CPU and memory; BestEffort if neither is set; otherwise Burstable.
 pub fn qos_class(pod: &Value) -> &'static str {
     let spec = pod.get("spec").unwrap_or(&Value::Null);
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
@@ -35,7 +34,7 @@ pub fn qos_class(pod: &Value) -> &'static str {
     }
 }
 
-/// Adds what counts; returns how many resources that were.
+/// Adds positive CPU and memory quantities; returns their number.
 fn add(totals: &mut Amounts, resources: &Value, list: &str) -> usize {
     let mut own = amounts(resources, &[list]);
     own.retain(|resource, amount| matches!(resource.as_str(), "cpu" | "memory") && amount.sign() > 0);

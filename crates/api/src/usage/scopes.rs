@@ -1,11 +1,11 @@
-//! Which objects a quota with scopes is about.
+//! Scopes of resource quotas.
 
 use coracle_meta::view;
 use serde_json::Value;
 
 use super::qos_class;
 
-/// What a scope demands of an object.
+/// A requirement of a scope on an object.
 #[derive(Clone, Copy)]
 pub(super) struct Demand<'a> {
     scope: &'a str,
@@ -13,7 +13,7 @@ pub(super) struct Demand<'a> {
     values: &'a [Value],
 }
 
-/// What the scopes of a quota demand.
+/// The requirements of a quota's scopes.
 pub(super) fn demands(quota: &Value) -> impl Iterator<Item = Demand<'_>> {
     let scopes = view::items(quota, &["spec", "scopes"]).iter().filter_map(Value::as_str);
     let plain = scopes.map(|scope| Demand { scope, operator: "Exists", values: &[] });
@@ -64,7 +64,7 @@ impl Demand<'_> {
     }
 }
 
-/// Whether a pod will end by itself.
+/// Whether a pod is bound to end by itself: it has an active deadline.
 pub fn is_terminating(pod: &Value) -> bool {
     view::integer(pod, &["spec", "activeDeadlineSeconds"]).is_some_and(|seconds| seconds >= 0)
 }
@@ -82,7 +82,7 @@ fn looks_into_other_namespaces(pod: &Value) -> bool {
     })
 }
 
-/// The class a claim wants, the one it has and the one it is changing to.
+/// The requested, current and target VolumeAttributesClass of a claim.
 pub fn attributes_classes(claim: &Value) -> Vec<&str> {
     let wanted = view::text(claim, &["spec", "volumeAttributesClassName"]);
     let current = view::text(claim, &["status", "currentVolumeAttributesClassName"]);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_have_the_classes_of_their_past_and_future() {
+    fn claim_counts_for_current_and_target_class() {
         let selector = json!({"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]});
         let quota = json!({"spec": {"scopeSelector": {"matchExpressions": [selector]}}});
         let fits = |claim: Value| demands(&quota).all(|demand| demand.fits_claim(&claim));

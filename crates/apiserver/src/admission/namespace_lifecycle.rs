@@ -110,7 +110,7 @@ mod tests {
     use coracle_registry::kinds::core::config_map::ConfigMap;
     use coracle_registry::kinds::core::node::Node;
     use coracle_registry::lifecycle::{Change, Write};
-    use coracle_registry::{Cluster, Identity, Registry, Site};
+    use coracle_registry::{Cluster, Identity, Registry, ServerInfo};
     use serde_json::json;
 
     use super::super::testing::{Bench, only, write};
@@ -203,7 +203,7 @@ mod tests {
     /// A cluster with the namespace `n`, in which something happens before the commit of the next ConfigMap.
     async fn raced(event: Event) -> Cluster {
         let registry = Registry::in_memory();
-        registry.bootstrap(&Site::default()).await.unwrap();
+        registry.bootstrap(&ServerInfo::default()).await.unwrap();
         let cluster = registry.cluster("default").unwrap();
         let bench = Arc::new(Bench { cluster, requester: Identity::server(), namespace: "n" });
         bench.create(&Namespace, json!({"metadata": {"name": "n"}})).await;

@@ -7,7 +7,9 @@ use coracle_registry::admission::{Admission, Attributes, Operation};
 use coracle_registry::kinds::core::service_account::ServiceAccount;
 use coracle_registry::kinds::storage::storage_class::StorageClass;
 use coracle_registry::lifecycle::{Change, DeleteOptions, Write};
-use coracle_registry::{AuditAnnotations, Cluster, Conditions, Identity, Kind, Registry, Scope, Site, view};
+use coracle_registry::{
+    AuditAnnotations, Cluster, Conditions, Identity, Kind, Registry, Scope, ServerInfo, view,
+};
 use serde_json::Value;
 
 use super::CERTIFICATES;
@@ -38,7 +40,7 @@ pub(super) fn only(plugin: impl Plugin + 'static) -> Chain {
 impl Bench {
     pub(super) async fn new() -> Self {
         let registry = Registry::in_memory();
-        registry.bootstrap(&Site::default()).await.unwrap();
+        registry.bootstrap(&ServerInfo::default()).await.unwrap();
         let cluster = registry.cluster("default").unwrap();
         let bench = Self { cluster, requester: Identity::server(), namespace: NAMESPACE };
         // Tests say themselves which accounts and classes there are.

@@ -208,8 +208,11 @@ impl FlowControl {
     /// Counts a watch of a cluster, or of all, from now until its response ends. Other requests are not counted.
     pub(crate) fn count_watch(&self, client: &mut FlowClient, cluster: &Cluster, info: &RequestInfo) {
         if info.is_watch() {
-            let selected =
-                if info.cluster().is_all() { coracle_registry::lifecycle::EVERYWHERE } else { cluster.id() };
+            let selected = if info.cluster().is_all() {
+                coracle_registry::lifecycle::ALL_CLUSTERS
+            } else {
+                cluster.id()
+            };
             client.watch = self.watches.begin(selected, info);
         }
     }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use coracle_registry::{Registry, Site};
+use coracle_registry::{Registry, ServerInfo};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
@@ -262,7 +262,7 @@ fn seats_are_neither_lost_nor_added() {
 /// A server with the default objects.
 async fn bootstrapped() -> (Registry, Cluster) {
     let registry = Registry::in_memory();
-    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.bootstrap(&ServerInfo::default()).await.unwrap();
     let cluster = registry.cluster("default").unwrap();
     (registry, cluster)
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use coracle_registry::lifecycle::EVERYWHERE;
+use coracle_registry::lifecycle::ALL_CLUSTERS;
 
 use crate::authorization::{ResourceTarget, Target};
 use crate::request_info::RequestInfo;
@@ -44,7 +44,7 @@ impl WatchCounts {
     /// The watches that may receive the event of a write: those of its object, its namespace and its resource.
     pub(super) fn interested(&self, cluster: &str, target: &ResourceTarget<'_>) -> usize {
         let places = [
-            Some((EVERYWHERE, "", "")),
+            Some((ALL_CLUSTERS, "", "")),
             Some((cluster, "", "")),
             (!target.namespace.is_empty()).then_some((cluster, target.namespace, "")),
             (!target.name.is_empty()).then_some((cluster, target.namespace, target.name)),

@@ -167,7 +167,7 @@ pub(super) fn go_type(kind: &dyn Kind) -> String {
 pub(super) fn go_list_type(kind: &dyn Kind) -> String {
     let declaration = kind.declaration();
     match &*declaration.group {
-        _ if !declaration.routed => "*unstructured.UnstructuredList".to_owned(),
+        _ if declaration.is_custom => "*unstructured.UnstructuredList".to_owned(),
         "events.k8s.io" => "*core.EventList".to_owned(),
         _ => format!("{}List", go_type(kind)),
     }

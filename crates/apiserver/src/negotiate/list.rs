@@ -12,7 +12,7 @@ use coracle_api::schema::types;
 use coracle_meta::status::{ListMeta, Reason, Status};
 use coracle_registry::Entry;
 use coracle_registry::encode::{inner, type_prefix};
-use coracle_registry::lifecycle::{EverywherePage, Object, Page};
+use coracle_registry::lifecycle::{AllClustersPage, Object, Page};
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -46,9 +46,9 @@ pub(crate) fn page(
 
 /// One page of the objects of all clusters, each with the cluster it is in. JSON only: no client but our own
 /// asks for it.
-pub(crate) fn page_everywhere(
+pub(crate) fn page_all_clusters(
     encoding: &Encoding<'_>,
-    page: EverywherePage,
+    page: AllClustersPage,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let metadata = ListMeta {
         resource_version: page.revision.to_string(),

@@ -17,7 +17,7 @@ pub(crate) use decode::{
 };
 pub(crate) use encode::{Encoding, object, seen, tree};
 pub(crate) use frame::{EventType, FrameCache, Framing};
-pub(crate) use list::{page, page_everywhere};
+pub(crate) use list::{page, page_all_clusters};
 pub(crate) use messages::MessageCache;
 pub(crate) use respond::{document, respond, status, to_json, to_value};
 pub(crate) use table::table;

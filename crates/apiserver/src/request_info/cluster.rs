@@ -2,7 +2,7 @@
 
 use coracle_meta::name::dns1123_label;
 use coracle_registry::DEFAULT_CLUSTER;
-use coracle_registry::lifecycle::EVERYWHERE;
+use coracle_registry::lifecycle::ALL_CLUSTERS;
 
 use super::Route;
 
@@ -29,7 +29,7 @@ impl ClusterSelector {
             return (Self::Default, path);
         };
         let selector = match id {
-            EVERYWHERE => Self::All,
+            ALL_CLUSTERS => Self::All,
             id if dns1123_label(id).is_empty() => Self::Named(id.to_owned()),
             _ => Self::Invalid,
         };

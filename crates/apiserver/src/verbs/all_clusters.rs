@@ -17,8 +17,8 @@ impl ResourceRequest {
         self.check_all_clusters()?;
         let options = self.list_options()?;
         let token = options.continue_token.as_deref();
-        let page = registry.list_everywhere(&*self.kind, &options.selection, options.limit, token).await?;
-        negotiate::page_everywhere(&self.encoding()?, page)
+        let page = registry.list_all_clusters(&*self.kind, &options.selection, options.limit, token).await?;
+        negotiate::page_all_clusters(&self.encoding()?, page)
     }
 
     pub(super) async fn watch_all_clusters(
@@ -27,7 +27,7 @@ impl ResourceRequest {
         options: WatchOptions,
     ) -> Result<ObjectWatch, Refusal> {
         self.check_all_clusters()?;
-        Ok(registry.watch_everywhere(self.kind.clone(), options).await?)
+        Ok(registry.watch_all_clusters(self.kind.clone(), options).await?)
     }
 
     /// A namespace or a name is one of a cluster, and a kind of a definition is one of a cluster, too.

@@ -120,7 +120,7 @@ impl ResourceRequest {
     async fn carry_out(self) -> Result<Response<ResponseBody>, Refusal> {
         self.check_scope()?;
         self.check_subresource()?;
-        let verb = if self.kind.declaration().routed { self.verb()? } else { self.unrouted_verb()? };
+        let verb = if self.kind.declaration().is_custom { self.unrouted_verb()? } else { self.verb()? };
         self.check_allowed(verb)?;
         self.check_name()?;
         let declaration = self.kind.declaration();
@@ -161,7 +161,7 @@ impl ResourceRequest {
     fn check_subresource(&self) -> Result<(), Refusal> {
         let (declaration, name) = (self.kind.declaration(), &*self.path.subresource);
         let is_unknown = !name.is_empty() && declaration.subresource(name).is_none();
-        if declaration.routed && is_unknown { Err(Refusal::not_found()) } else { Ok(()) }
+        if !declaration.is_custom && is_unknown { Err(Refusal::not_found()) } else { Ok(()) }
     }
 
     /// What is asked for.
@@ -198,7 +198,7 @@ impl ResourceRequest {
 
     /// Namespaced kinds are reached through a namespace, others are not.
     fn check_scope(&self) -> Result<(), Refusal> {
-        if !self.kind.declaration().routed {
+        if self.kind.declaration().is_custom {
             return self.check_unrouted_scope();
         }
         let namespaced = self.kind.declaration().scope == Scope::Namespaced;
@@ -262,7 +262,7 @@ impl ResourceRequest {
 
     fn check_allowed(&self, verb: Verbs) -> Result<(), Refusal> {
         let declaration = self.kind.declaration();
-        if !declaration.routed {
+        if declaration.is_custom {
             self.check_unrouted(verb)?;
         }
         let offered = match &*self.path.subresource {
@@ -332,7 +332,7 @@ impl ResourceRequest {
     fn response_format(&self) -> Result<ResponseFormat, Refusal> {
         let offer = Offer {
             collection: self.path.name.is_empty(),
-            routed: self.kind.declaration().routed,
+            routed: !self.kind.declaration().is_custom,
             protobuf: self.body_form().type_id().is_some(),
             // Reviews and bindings are answered and not stored.
             tables: self.kind.declaration().verbs.contain(Verbs::GET),

@@ -43,17 +43,17 @@ impl ResourceRequest {
     pub(super) async fn patched(&self) -> Result<(Updated, Vec<String>), Refusal> {
         let media_type = media_type(&self.headers);
         let Some(kind) = PatchType::from_media_type(media_type) else {
-            return Err(if self.kind.declaration().routed {
-                unsupported_patch(media_type)
-            } else {
+            return Err(if self.kind.declaration().is_custom {
                 unknown_patch()
+            } else {
+                unsupported_patch(media_type)
             });
         };
         self.query.check_patch(kind)?;
         if kind == PatchType::Apply {
             return self.apply().await;
         }
-        if kind == PatchType::StrategicMerge && !self.kind.declaration().routed {
+        if kind == PatchType::StrategicMerge && self.kind.declaration().is_custom {
             return Err(unknown_patch());
         }
         let prepared = self.prepare(kind).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coracle_apiserver::{ApiServer, CredentialScope, HealthChecks, Identity, PeerIdentity};
 use coracle_base::Clock;
-use coracle_registry::{Registry, Site};
+use coracle_registry::{Registry, ServerInfo};
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(crate) struct Client {
 pub(crate) async fn admin() -> Client {
     let health = HealthChecks::new(CancellationToken::new());
     let server = ApiServer::new(health, Registry::in_memory(), Clock::system());
-    server.bootstrap(&Site::default()).await.unwrap();
+    server.bootstrap(&ServerInfo::default()).await.unwrap();
     let client = Client { server, identity: None, headers: Vec::new() }.named("admin", &["system:masters"]);
     client.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
     for id in ["t", "tenant", "a", "b"] {

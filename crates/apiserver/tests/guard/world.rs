@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use coracle_apiserver::admission::{Plugin, Rule};
 use coracle_apiserver::listen::ConnectionRequest;
-use coracle_apiserver::{ApiServer, FlowLimits, Identity, Limits, PeerIdentity, Server, Site};
+use coracle_apiserver::{ApiServer, FlowLimits, Identity, Limits, PeerIdentity, Server, ServerInfo};
 use coracle_base::Task;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use http::Request;
@@ -129,7 +129,7 @@ impl World {
     pub(crate) async fn serve(limits: &FlowLimits, listen: Limits) -> Self {
         let hold = Arc::<Hold>::default();
         let mut admin = Client::new().await;
-        admin.server.bootstrap(&Site::default()).await.unwrap();
+        admin.server.bootstrap(&ServerInfo::default()).await.unwrap();
         let plugin: Arc<dyn Plugin> = Arc::new(Holding(hold.clone()));
         admin.server = admin.server.with_plugins([plugin]).with_flow_limits(limits);
         let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use coracle_apiserver::{HealthChecks, LimitsChange, Registry, Site};
+use coracle_apiserver::{HealthChecks, LimitsChange, Registry, ServerInfo};
 use coracle_base::clock::RuntimeClock;
 use coracle_base::{Rng, Timestamp};
 use coracle_runtime::{Objects, Written};
@@ -31,7 +31,7 @@ async fn server() -> (ApiServer, RuntimeClock) {
     let store = memory::open(memory::Options { clock: clock.clock(), ..memory::Options::default() });
     let registry = Registry::new(store, clock.clock(), Rng::seeded(1));
     let server = ApiServer::new(HealthChecks::new(CancellationToken::new()), registry, clock.clock());
-    server.bootstrap(&Site::default()).await.unwrap();
+    server.bootstrap(&ServerInfo::default()).await.unwrap();
     (server, clock)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use coracle_apiserver::{ApiServer, HealthChecks, Registry, Site};
+use coracle_apiserver::{ApiServer, HealthChecks, Registry, ServerInfo};
 use coracle_base::clock::RuntimeClock;
 use coracle_base::{Clock, Rng, Task, Timestamp};
 use coracle_controllers::Settings;
@@ -80,7 +80,7 @@ impl ControlPlane {
         let measurements = Measurements { clock: clock.clock(), history: Arc::clone(&watched) };
         let server = ApiServer::new(HealthChecks::new(CancellationToken::new()), registry, clock.clock())
             .with_metrics_source(Arc::new(measurements));
-        server.bootstrap(&Site::default()).await.unwrap();
+        server.bootstrap(&ServerInfo::default()).await.unwrap();
         let (users, faults) = (Users::new(&server), Faults::new(rng.fork(), trace));
         let (history, watches) = History::begin(&users, trace).await;
         watched.get_or_init(|| history.clone());

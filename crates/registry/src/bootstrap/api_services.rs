@@ -1,4 +1,4 @@
-//! An APIService for each version of each group that is served here.
+//! An APIService for each group and version that this server serves.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::objects::Seed;
 use crate::catalog;
 use crate::kinds::apiregistration::api_service::ApiService;
 
-/// The group of APIServices themselves has none.
+/// The group of APIServices, which has no APIService itself.
 const OWN_GROUP: &str = "apiregistration.k8s.io";
 
-/// The priority of a group among groups, as upstream gives it.
+/// `groupPriorityMinimum` of groups, as in kube-apiserver.
 const GROUPS: &[(&str, u32)] = &[
     ("", 18_000),
     ("apps", 17_800),
@@ -33,14 +33,14 @@ const GROUPS: &[(&str, u32)] = &[
     ("discovery.k8s.io", 16_200),
     ("resource.k8s.io", 16_200),
     ("flowcontrol.apiserver.k8s.io", 16_100),
-    // Upstream's is another program, which says this of itself.
+    // In Kubernetes, metrics-server is another program, which sets this in its own APIService.
     ("metrics.k8s.io", 100),
 ];
 
-/// What upstream gives to groups it does not list.
+/// Priority of groups that kube-apiserver does not list.
 const OTHER_GROUP: u32 = 1_000;
 
-/// The priority of a version within its group. Most have the same.
+/// `versionPriority` of a version within its group. Most versions have the same.
 fn version_priority(group: &str, version: &str) -> u32 {
     match (group, version) {
         ("", _) => 1,

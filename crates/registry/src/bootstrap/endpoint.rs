@@ -1,4 +1,4 @@
-//! Where pods find the server: the service `kubernetes` and what stands behind it.
+//! The service `kubernetes` and its endpoints, by which pods reach the API server.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,18 +14,17 @@ use crate::kinds::networking::service_cidr::ServiceCidr;
 const NAME: &str = "kubernetes";
 const NAMESPACE: &str = "default";
 
-/// The port of a server that does not listen, as far as the service is concerned.
+/// Target port of the service if the server does not listen.
 const USUAL_PORT: u16 = 6443;
 
-/// Where others reach the server.
+/// The address at which clients reach the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     address: SocketAddr,
 }
 
 impl Endpoint {
-    /// None for addresses that mean something else on every machine, such as the loopback:
-    /// objects may not carry those.
+    /// None for addresses that are not valid in Endpoints, such as loopback and link-local ones.
     pub fn new(address: SocketAddr) -> Option<Self> {
         let link_local = match address.ip() {
             IpAddr::V4(ip) => ip.is_link_local(),
@@ -37,24 +36,24 @@ impl Endpoint {
     }
 }
 
-pub(super) fn seeds(workshop: &Cluster, endpoint: Option<&Endpoint>) -> Vec<Seed> {
-    let ranges = workshop.service_network().ranges();
+pub(super) fn seeds(scratch_cluster: &Cluster, endpoint: Option<&Endpoint>) -> Vec<Seed> {
+    let ranges = scratch_cluster.service_network().ranges();
     let cidrs: Vec<String> = ranges.iter().map(ToString::to_string).collect();
     let ready = json!({
         "type": "Ready",
         "status": "True",
-        "lastTransitionTime": workshop.now().to_string(),
+        "lastTransitionTime": scratch_cluster.now().to_string(),
         "message": "Kubernetes Service CIDR is ready",
     });
-    // As the controller of ranges would leave it, so that no cluster has to be written for it.
+    // The status that the ServiceCIDR controller would write, so that no write per cluster is needed.
     let metadata = json!({"name": NAME, "finalizers": ["networking.k8s.io/service-cidr-finalizer"]});
     let range = Seed::new(&ServiceCidr, "", json!({"metadata": metadata, "spec": {"cidrs": cidrs}}))
         .with_status("kubernetes-service-cidr-controller", json!({"conditions": [ready]}))
-        // A condition always has one, and nobody owns what is empty.
+        // The message is required in a condition, and an empty value has no manager.
         .finished_by(|range| range["status"]["conditions"][0]["reason"] = "".into());
     let port = endpoint.map_or(USUAL_PORT, |endpoint| endpoint.address.port());
     let mut seeds = vec![range, service(&ranges[0].address(0).to_string(), port)];
-    seeds.extend(endpoint.into_iter().flat_map(|endpoint| behind(endpoint.address)));
+    seeds.extend(endpoint.into_iter().flat_map(|endpoint| backends(endpoint.address)));
     seeds
 }
 
@@ -72,12 +71,12 @@ fn service(ip: &str, port: u16) -> Seed {
     Seed::new(&Service, NAMESPACE, object)
 }
 
-fn behind(address: SocketAddr) -> [Seed; 2] {
+fn backends(address: SocketAddr) -> [Seed; 2] {
     let (ip, ports) =
         (address.ip().to_string(), json!([{"name": "https", "port": address.port(), "protocol": "TCP"}]));
     let labelled = |label: &str, value: &str| -> Value { json!({"name": NAME, "labels": {label: value}}) };
     let endpoints = json!({
-        // The slice is made here as well; nobody need mirror one.
+        // No mirroring is needed, because the EndpointSlice is created here.
         "metadata": labelled("endpointslice.kubernetes.io/skip-mirror", "true"),
         "subsets": [{"addresses": [{"ip": ip}], "ports": ports}],
     });

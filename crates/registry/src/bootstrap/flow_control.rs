@@ -1,4 +1,4 @@
-//! The usual priority levels, and which requests belong to which.
+//! The mandatory and suggested PriorityLevelConfigurations and FlowSchemas.
 
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ const NODES: Subject = Subject::Group("system:nodes");
 const EVERYBODY: &[Subject] =
     &[Subject::Group("system:unauthenticated"), Subject::Group("system:authenticated")];
 
-/// Queues: how many, how many of them one flow may fill, and how long each may get.
+/// Number of queues, number of queues per flow (shuffle sharding), and length limit of each queue.
 struct Queues {
     queues: u32,
     hand_size: u32,
@@ -28,8 +28,8 @@ const fn queues(queues: u32, hand_size: u32) -> Option<Queues> {
     Some(Queues { queues, hand_size, length_limit: 50 })
 }
 
-/// A priority level: its shares, what of them may be lent, and where requests wait. Without
-/// queues they are turned away.
+/// A priority level: its shares, the lendable part of them, and its queues. Without queues, excess requests are
+/// rejected.
 struct Level {
     name: &'static str,
     shares: u32,
@@ -41,7 +41,7 @@ const fn level(name: &'static str, shares: u32, lendable_percent: u32, queues: O
     Level { name, shares, lendable_percent, queues }
 }
 
-/// The one level that nothing waits in.
+/// The priority level whose requests are never queued.
 const EXEMPT: &str = "exempt";
 
 const LEVELS: &[Level] = &[
@@ -54,26 +54,26 @@ const LEVELS: &[Level] = &[
     level("workload-low", 100, 90, queues(128, 6)),
 ];
 
-/// Whose requests.
+/// The subjects of a FlowSchema.
 #[derive(Clone, Copy)]
 enum Subject {
     User(&'static str),
     Group(&'static str),
-    /// All service accounts of the system.
+    /// All service accounts in `kube-system`.
     SystemServiceAccounts,
 }
 
-/// Which requests.
+/// The requests that a FlowSchema matches.
 enum Requests {
     All,
     Probes,
-    /// Of leases, by those who want to lead.
+    /// Leases for leader election.
     Elections,
-    /// Of nodes about themselves.
+    /// Writes of nodes about themselves.
     NodeStatus,
 }
 
-/// Which requests belong to a level, and by what flows are told apart.
+/// A FlowSchema: its priority level, and the distinguisher of flows.
 struct Schema {
     name: &'static str,
     precedence: u32,
@@ -151,7 +151,7 @@ pub(super) fn seeds(now: Time) -> Vec<Seed> {
     levels.chain(schemas).map(|seed| seed.sent_by(PRODUCER)).collect()
 }
 
-/// All of them follow the program when it changes, until somebody says otherwise.
+/// A FlowSchema or priority level that is updated with the server, unless a user disables that by the annotation.
 fn object(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}}, "spec": spec})
 }

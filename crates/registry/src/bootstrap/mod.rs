@@ -1,24 +1,24 @@
-//! What every cluster has from its beginning, and how all clusters share it.
+//! Bootstrap objects that every cluster has, shared by all clusters.
 //!
-//! These objects are not written. They are made when the program starts, the same for all
-//! clusters, and lie beneath what each cluster has written itself ([`base`]). So a new cluster
-//! costs nothing, and a new version of the program brings its own objects along. What a
-//! cluster changes of them is its own from then on, and what it deletes of most of them comes back.
+//! They are not written to the store. They are prepared when the server starts, and are visible beneath the objects
+//! that a cluster has written itself ([`overlay`]). So a new cluster costs nothing, and a new version of the server
+//! brings its own bootstrap objects. A bootstrap object that a cluster changes is stored in that cluster from then
+//! on; most of those that it deletes are restored.
 //!
-//! One record in the store says since when they are there and as of which revision: it is
-//! written on the first start, and again whenever the objects are not what they were.
+//! One record in the store contains the time and the revision of the bootstrap objects. It is written at the first
+//! start, and again whenever the objects have changed.
 
 mod api_services;
 mod authentication;
-mod base;
 mod endpoint;
 mod flow_control;
-mod made;
-mod mend;
 mod namespace_contents;
 mod objects;
+mod overlay;
 mod rbac;
+mod reconcile;
 mod record;
+mod shared_objects;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -33,74 +33,78 @@ use crate::cluster::{Cluster, Registry};
 use crate::encode::Encoded;
 use crate::error::Result;
 use crate::kind::Declaration;
-pub(crate) use base::{ClusterBase, Shared};
-use made::{Made, Since};
-use namespace_contents::is_missed_by_a_controller;
+use namespace_contents::is_restored_by_controller;
+pub(crate) use overlay::{ClusterBase, Shared};
+use shared_objects::{SharedObjects, Since};
 
-/// What the objects say of the server.
+/// Data about the server for the bootstrap objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Site {
-    /// Where clients reach it, if they can.
+pub struct ServerInfo {
+    /// The address for clients, if there is one.
     pub endpoint: Option<Endpoint>,
-    /// The authorities that sign certificates of clients and of this server, in PEM.
+    /// The CAs that sign certificates of clients and of this server, in PEM.
     pub client_ca: Option<String>,
-    /// By what servers behind this one believe it as a front proxy, as they read it from the ConfigMap
+    /// Settings by which extension API servers accept this server as a front proxy, for the ConfigMap
     /// `extension-apiserver-authentication`.
     pub front_proxy: BTreeMap<String, String>,
 }
 
 impl Registry {
-    /// Makes what every cluster has; to be called once, before the first request.
+    /// Prepares the bootstrap objects; to be called once, before the first request.
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn bootstrap(&self, site: &Site) -> Result<()> {
-        let shared = self.shared(site).await?;
+    pub async fn bootstrap(&self, server_info: &ServerInfo) -> Result<()> {
+        let shared = self.shared(server_info).await?;
         self.set_base(Arc::new(shared));
         Ok(())
     }
 
-    async fn shared(&self, site: &Site) -> Result<Shared> {
-        let made = Made::of(self, site)?;
+    async fn shared(&self, server_info: &ServerInfo) -> Result<Shared> {
+        let shared_objects = SharedObjects::of(self, server_info)?;
         loop {
             let (record, revision) = self.origin().await?;
-            let unchanged = revision.filter(|_| record.digest() == made.digest());
+            let unchanged = revision.filter(|_| record.digest() == shared_objects.digest());
             let noted = match unchanged {
                 Some(revision) => Some(revision),
-                None => self.note(&record.clone().with_digest(made.digest()), revision).await?,
+                None => self.note(&record.clone().with_digest(shared_objects.digest()), revision).await?,
             };
-            // If another server was faster, what it wrote counts.
+            // After a conflict with another server, the record of that one is used.
             if let Some(revision) = noted {
                 let since = Since::new(record.since())?;
-                return Ok(Shared { made, revision, seed: record.seed().to_owned(), since });
+                return Ok(Shared { shared_objects, revision, seed: record.seed().to_owned(), since });
             }
         }
     }
 }
 
-/// What upstream makes when it starts, and does not miss while it runs; and what nobody may miss.
-const NOT_MISSED: &[&str] =
+/// Kinds whose deleted bootstrap objects are not restored while the server runs: kube-apiserver creates them only
+/// when it starts, and a deleted StorageClass stays deleted.
+const NOT_RESTORED: &[&str] =
     &["PriorityClass", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "StorageClass"];
 
 impl Cluster {
-    /// Brings back what has just been deleted of what every cluster has, where upstream has a controller
-    /// that does so while it runs. It is another object then, which is how clients tell that the old one
-    /// is gone. Should this fail, the next start mends it.
+    /// Restores a bootstrap object that was just deleted, where Kubernetes has a controller that does so while it
+    /// runs. The restored object has a new UID, by which clients see that the old one is gone. If this fails, the
+    /// next start restores it.
     pub(crate) async fn restore(&self, declaration: &Declaration, key: &str) {
         let Some(encoded) = self.base().and_then(|base| base.encoded(key.as_bytes())) else { return };
         let version = declaration.versions.first().map(|version| &**version).unwrap_or_default();
         let Some(kind) = catalog::find(&declaration.group, version, &declaration.plural) else { return };
         let name = key.rsplit('/').next().unwrap_or_default();
-        if NOT_MISSED.contains(&&*declaration.kind) || is_missed_by_a_controller(&declaration.kind, name) {
+        if NOT_RESTORED.contains(&&*declaration.kind) || is_restored_by_controller(&declaration.kind, name) {
             return;
         }
         let Ok(object) = serde_json::from_slice(&encoded.bytes) else { return };
         let object = self.complete(object);
         let encoded = Encoded::of(&object);
         let put = Put::new(key, encoded.bytes).stamp_at(encoded.stamp).expect(Expect::Absent);
-        // What it held was given up with it; if somebody was faster, it waits for the next start.
-        let claims = kind.claims(&object).into_iter().map(|claim| self.record(claim).expect(Expect::Absent));
-        let txn = claims.fold(Txn::new(), Txn::put).put(put);
+        // The allocations were released with the object; after a conflict the next start restores it.
+        let allocations = kind
+            .allocations(&object)
+            .into_iter()
+            .map(|allocation| self.record(allocation).expect(Expect::Absent));
+        let txn = allocations.fold(Txn::new(), Txn::put).put(put);
         drop(self.store.commit(txn).await);
     }
 }

@@ -1,22 +1,22 @@
-//! What controllers put into every namespace, for those namespaces that every cluster begins with: pods can
-//! then be made in a new cluster at once, and thousands of idle ones need nothing to be written.
+//! Objects that controllers create in every namespace, for the initial namespaces: pods can be created in a new
+//! cluster at once, and thousands of idle clusters need no writes.
 //!
-//! Should one be deleted, or the certificates be replaced, the controllers see to it as in any namespace.
+//! If one of them is deleted, or the certificates change, the controllers act as in any other namespace.
 
 use serde_json::json;
 
-use super::Site;
+use super::ServerInfo;
 use super::objects::Seed;
 use crate::kinds::core::config_map::ConfigMap;
 use crate::kinds::core::service_account::ServiceAccount;
 
-/// Who makes them where they are missing.
+/// Field manager of these objects.
 const CONTROLLERS: &str = "kube-controller-manager";
 
-/// The name of the account of pods that name none.
+/// Name of the default service account.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// The name of the ConfigMap with the certificates by which pods recognize the API server.
+/// Name of the ConfigMap with the CA certificates by which pods verify the API server.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// As `Description` in upstream's `pkg/controller/certificates/rootcacertpublisher`.
@@ -24,14 +24,14 @@ const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to veri
     internal endpoints such as the internal service IP or kubernetes.default.svc. \
     No other usage is guaranteed across distributions of Kubernetes clusters.";
 
-pub(super) fn seeds(namespaces: &[&'static str], site: &Site) -> Vec<Seed> {
-    namespaces.iter().flat_map(|namespace| contents(namespace, site)).collect()
+pub(super) fn seeds(namespaces: &[&'static str], server_info: &ServerInfo) -> Vec<Seed> {
+    namespaces.iter().flat_map(|namespace| contents(namespace, server_info)).collect()
 }
 
-fn contents(namespace: &'static str, site: &Site) -> impl Iterator<Item = Seed> {
+fn contents(namespace: &'static str, server_info: &ServerInfo) -> impl Iterator<Item = Seed> {
     let account = json!({"metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}});
     let account = Seed::new(&ServiceAccount, namespace, account).sent_by(CONTROLLERS);
-    let root_ca = site.client_ca.as_ref().map(|certificates| {
+    let root_ca = server_info.client_ca.as_ref().map(|certificates| {
         let annotations = json!({"kubernetes.io/description": ROOT_CA_DESCRIPTION});
         let metadata = json!({"name": ROOT_CA, "namespace": namespace, "annotations": annotations});
         let object = json!({"metadata": metadata, "data": {"ca.crt": certificates}});
@@ -40,7 +40,7 @@ fn contents(namespace: &'static str, site: &Site) -> impl Iterator<Item = Seed> 
     std::iter::once(account).chain(root_ca)
 }
 
-/// Whether something of this kind and name is brought back by a controller, if its namespace is to stay.
-pub(super) fn is_missed_by_a_controller(kind: &str, name: &str) -> bool {
+/// Whether a controller restores objects of this kind and name.
+pub(super) fn is_restored_by_controller(kind: &str, name: &str) -> bool {
     matches!((kind, name), ("ServiceAccount", DEFAULT_ACCOUNT) | ("ConfigMap", ROOT_CA))
 }

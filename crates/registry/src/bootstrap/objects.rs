@@ -1,10 +1,12 @@
-//! The objects that every cluster has, as those who make them send them.
+//! The list of bootstrap objects, as their creators would send them.
 
 use coracle_meta::gvk::split_api_version;
 use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
-use super::{Site, api_services, authentication, endpoint, flow_control, namespace_contents, rbac, storage};
+use super::{
+    ServerInfo, api_services, authentication, endpoint, flow_control, namespace_contents, rbac, storage,
+};
 use crate::cluster::Cluster;
 use crate::error::Result;
 use crate::identity::Identity;
@@ -13,37 +15,37 @@ use crate::kinds::core::namespace::Namespace;
 use crate::kinds::scheduling::priority_class::PriorityClass;
 use crate::lifecycle::Write;
 
-/// The namespaces that are always there.
+/// The initial namespaces.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// The namespace of the system itself.
+/// The namespace of system components.
 pub(super) const SYSTEM: &str = "kube-system";
 
-/// Who owns the fields of most of them.
+/// Field manager of most bootstrap objects.
 pub(super) const SERVER: &str = "kube-apiserver";
 
-/// Fields that are applied to an object, or to a part of it, by somebody.
+/// Fields that another manager applies to an object or subresource.
 struct Applied {
     manager: &'static str,
     subresource: &'static str,
     fields: Value,
 }
 
-/// An object to be made.
+/// A bootstrap object before defaults and preparation.
 pub(super) struct Seed {
     pub(super) kind: &'static dyn Kind,
     pub(super) namespace: &'static str,
     pub(super) object: Value,
-    /// Who sends it.
+    /// Field manager.
     pub(super) manager: &'static str,
-    /// What somebody applies to it.
+    /// Fields that are applied afterwards.
     applied: Option<Applied>,
-    /// What is added in the end, without anybody owning it.
+    /// A last change without a field manager.
     finish: fn(&mut Value),
 }
 
 impl Seed {
-    /// One that the server sends; its `apiVersion` and `kind` are those of the kind.
+    /// An object of the server itself. `apiVersion` and `kind` are set here.
     pub(super) fn new(kind: &'static dyn Kind, namespace: &'static str, mut object: Value) -> Self {
         let declaration = kind.declaration();
         object["apiVersion"] = declaration.storage_api_version().into();
@@ -68,8 +70,8 @@ impl Seed {
         Self { finish, ..self }
     }
 
-    /// The object as it is stored.
-    pub(super) fn grow(&self, workshop: &Cluster) -> Result<Value> {
+    /// The object in the stored form.
+    pub(super) fn prepare(&self, scratch_cluster: &Cluster) -> Result<Value> {
         let api_version = self.kind.declaration().storage_api_version();
         let write = Write {
             kind: self.kind,
@@ -83,30 +85,30 @@ impl Seed {
             audit: None,
             sent: None,
         };
-        let mut object = workshop.prepared(&write, self.object.clone())?;
+        let mut object = scratch_cluster.prepared(&write, self.object.clone())?;
         if let Some(Applied { manager, subresource, fields }) = &self.applied {
             let write = Write { subresource, manager, ..write };
-            object = workshop.with_applied(&write, object, fields)?;
+            object = scratch_cluster.with_applied(&write, object, fields)?;
         }
         (self.finish)(&mut object);
         Ok(object)
     }
 }
 
-/// All of them.
-pub(super) fn all(workshop: &Cluster, site: &Site) -> impl Iterator<Item = Seed> {
+/// All bootstrap objects.
+pub(super) fn all(scratch_cluster: &Cluster, server_info: &ServerInfo) -> impl Iterator<Item = Seed> {
     let mut seeds = namespaces();
-    seeds.extend(namespace_contents::seeds(&NAMESPACES, site));
+    seeds.extend(namespace_contents::seeds(&NAMESPACES, server_info));
     seeds.extend(priority_classes());
     seeds.extend(storage::seeds());
-    seeds.extend(endpoint::seeds(workshop, site.endpoint.as_ref()));
-    seeds.extend(flow_control::seeds(workshop.now()));
+    seeds.extend(endpoint::seeds(scratch_cluster, server_info.endpoint.as_ref()));
+    seeds.extend(flow_control::seeds(scratch_cluster.now()));
     seeds.extend(api_services::seeds());
-    seeds.extend(authentication::seeds(workshop.now(), site));
+    seeds.extend(authentication::seeds(scratch_cluster.now(), server_info));
     seeds.into_iter().chain(rbac::seeds())
 }
 
-/// A condition that has been there from the beginning.
+/// A condition that is set from the beginning.
 pub(super) fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Time) -> Value {
     json!({"type": kind, "status": status, "lastTransitionTime": now.to_string(), "reason": reason, "message": message})
 }

@@ -1,4 +1,4 @@
-//! Since when clusters are there, and what their objects looked like last.
+//! The record of the bootstrap: time, seed of UIDs, and digest of the objects.
 
 use coracle_meta::time::Time;
 use coracle_store::{Error as StoreError, Expect, Put, Revision};
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Registry;
 use crate::error::{Error, Result};
 
-/// Where the record lies. No object lies there, for all keys of objects have a slash.
+/// Key of the record. No object has this key, because all keys of objects contain a slash.
 const KEY: &str = "bootstrap";
 
-/// What is kept of the objects that are not.
+/// The stored record.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// Seconds since 1970: how old the objects are.
+    /// Creation time of the bootstrap objects, in seconds since 1970.
     since: i64,
-    /// Makes identities that no other installation has.
+    /// Seed of UIDs, unique to the installation.
     seed: String,
-    /// Of all the objects.
+    /// Digest of all objects.
     digest: String,
 }
 
@@ -40,7 +40,7 @@ impl Record {
 }
 
 impl Registry {
-    /// When the installation was first started.
+    /// Time of the first start of the installation.
     pub(crate) async fn origin_time(&self) -> Result<Time> {
         Ok(self.origin().await?.0.since())
     }
@@ -56,8 +56,7 @@ impl Registry {
         Ok((record, Some(entry.mod_revision())))
     }
 
-    /// Writes the record, and says as of which revision. None if somebody else has written it
-    /// since `revision`.
+    /// Writes the record and returns its revision. None if another server has written it since `revision`.
     pub(super) async fn note(&self, record: &Record, revision: Option<Revision>) -> Result<Option<Revision>> {
         let expect = revision.map_or(Expect::Absent, Expect::ModRevision);
         let json = serde_json::to_vec(record).expect("a record has a JSON");

@@ -1,7 +1,6 @@
-//! The class of storage that claims get which name none: directories on the node where they are first used.
+//! The default StorageClass: directories on the node where a claim is first used.
 //!
-//! Whoever has storage of another sort deletes it, or takes the mark of the default from it; it does not come
-//! back.
+//! Users with other storage delete it, or remove the annotation that makes it the default; it is not restored.
 
 use serde_json::json;
 
@@ -11,7 +10,7 @@ use crate::kinds::storage::storage_class::StorageClass;
 /// Its name, as in most small distributions of Kubernetes.
 const NAME: &str = "standard";
 
-/// Who makes its volumes: the binder among the controllers.
+/// The provisioner of its volumes: Coracle's persistent volume controller.
 const PROVISIONER: &str = "coracle.dev/local";
 
 pub(super) fn seeds() -> [Seed; 1] {
@@ -20,15 +19,15 @@ pub(super) fn seeds() -> [Seed; 1] {
         "metadata": {"name": NAME, "annotations": annotations},
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
-        // A directory has no size of its own.
+        // A directory has no size limit of its own.
         "allowVolumeExpansion": true,
-        // A directory is on one node, so the pod has to be somewhere before it is.
+        // A directory is on one node, so the pod has to be scheduled before the volume is created.
         "volumeBindingMode": "WaitForFirstConsumer",
     });
     [Seed::new(&StorageClass, "", object)]
 }
 
-/// Whether a kind is one of those whose objects stay deleted.
+/// Whether deleted bootstrap objects of a kind are not restored.
 pub(super) fn stays_deleted(kind: &str) -> bool {
     kind == "StorageClass"
 }

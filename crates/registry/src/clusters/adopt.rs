@@ -1,4 +1,4 @@
-//! Clusters that a version without records has stored get one.
+//! Adoption of clusters that were stored by a version without cluster records: each gets a record.
 
 use coracle_store::{Error as StoreError, Expect, Put, RangeRequest, Store};
 
@@ -7,10 +7,10 @@ use super::{ClusterLimits, DEFAULT_CLUSTER};
 use crate::cluster::Registry;
 use crate::error::Result;
 
-/// Its key exists once all clusters have records, so that a start need not look at every cluster.
+/// Key that exists once all clusters have records, so that a start need not scan all clusters.
 const ADOPTED: &str = "clusters-adopted";
 
-/// The byte after the one that ends the id of a cluster in a key.
+/// The byte after the separator `/` that ends the id of a cluster in a key.
 const BEHIND_ID: char = '0';
 
 impl Registry {
@@ -34,7 +34,7 @@ impl Registry {
                     cluster = id,
                     "adopted a cluster of an earlier version, without limits; coracle cluster set-limits sets some"
                 ),
-                // It has a record already.
+                // The cluster has a record already.
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -44,7 +44,7 @@ impl Registry {
     }
 }
 
-/// The first id at or behind `from` that has a key.
+/// The first cluster id that is not less than `from` and has a key.
 async fn next_id(clusters: &Store, from: &str) -> Result<Option<String>> {
     let range = clusters.range(RangeRequest::default().start(from).limit(1)).await?;
     let Some(first) = range.entries.first() else { return Ok(None) };

@@ -31,11 +31,11 @@ enum Attempt {
 }
 
 impl Registry {
-    /// Deletes a cluster, its objects and its record, and frees its place in the directory. Watches of the cluster end.
+    /// Deletes a cluster, its objects and its record, and removes it from the directory. Watches of the cluster end.
     ///
     /// # Errors
-    /// If there is no such cluster, or it is the default one. If the store fails, the deletion may be incomplete; calling
-    /// this again completes it.
+    /// If there is no such cluster, or it is the default one. If the store fails, the deletion may be incomplete;
+    /// another call completes it.
     pub async fn delete_cluster(&self, id: &str) -> Result<()> {
         if id == DEFAULT_CLUSTER {
             return Err(Error::DefaultClusterUndeletable);

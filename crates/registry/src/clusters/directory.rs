@@ -30,7 +30,7 @@ pub(crate) struct KnownCluster {
     pub(crate) record: ClusterRecord,
     /// The revision of the record.
     pub(crate) revision: Revision,
-    /// Lets a commit pass while the cluster exists.
+    /// Rejects commits after the cluster is deleted.
     pub(crate) guard: Arc<Guard>,
     /// Cancelled when the cluster is deleted.
     pub(crate) deleted: CancellationToken,
@@ -40,8 +40,8 @@ struct Known {
     clusters: HashMap<Arc<str>, Arc<KnownCluster>>,
     /// The watch has delivered every change up to here.
     seen: Revision,
-    /// Changes of this server that the watch has not delivered yet, by the revision of the last one. Events from
-    /// before it are old and must not undo it.
+    /// Changes of this server that the watch has not delivered yet, by the revision of the last one. Earlier events
+    /// are stale and must not undo it.
     ahead: HashMap<Arc<str>, Revision>,
     /// Clusters that are gone and whose caches have not been freed yet.
     deleted: Vec<Arc<str>>,
@@ -88,7 +88,7 @@ impl Directory {
         all
     }
 
-    /// The clusters that were deleted since the last call, for whoever caches something of them.
+    /// The clusters that were deleted since the last call, for callers that cache data of clusters.
     pub(crate) fn take_deleted(&self) -> Vec<Arc<str>> {
         if self.read().deleted.is_empty() {
             return Vec::new();
@@ -151,7 +151,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Applies a change that this server has committed, or has heard of before the watch; `None` for a deletion.
+    /// Applies a change that this server has committed, or has received from another watch; `None` for a deletion.
     pub(crate) fn committed(&self, id: &str, revision: Revision, found: Option<KnownCluster>) {
         let mut known = self.write();
         let is_newest = known.seen < revision && known.ahead.get(id).is_none_or(|ahead| *ahead < revision);
@@ -170,7 +170,7 @@ impl Directory {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many clusters and unconfirmed changes are held.
+    /// Numbers of cached clusters and of unconfirmed changes.
     #[cfg(any(test, feature = "samples"))]
     pub(crate) fn len(&self) -> (usize, usize) {
         let known = self.read();
@@ -183,7 +183,7 @@ impl Known {
         self.seen = at;
         let gone: Vec<_> = self.clusters.keys().filter(|id| !found.contains_key(*id)).cloned().collect();
         gone.into_iter().for_each(|id| self.set(id, None));
-        // Records are read after all changes of this server that have returned.
+        // The records are read after all changes of this server that have been acknowledged.
         self.ahead.clear();
         for (id, one) in found {
             self.insert(id, one);
@@ -205,7 +205,7 @@ impl Known {
         let known = self.clusters.get(&id).cloned();
         if let Some(known) = known {
             if known.record.uid == found.record.uid {
-                // The same cluster with other limits: its watches go on, and its guard stays shared.
+                // The same cluster with other limits: its watches continue, and its guard stays shared.
                 let (guard, deleted) = (known.guard.clone(), known.deleted.clone());
                 if !found.record.deleting {
                     guard.passed_at(found.revision);

@@ -33,7 +33,7 @@ pub(crate) const RECORDS: &str = "cluster-records";
 /// How often a change of limits is repeated when another server changes the same record.
 const MAX_ATTEMPTS: u32 = 16;
 
-/// A cluster, as operators see it.
+/// Information on a cluster, for operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterInfo {
@@ -44,11 +44,11 @@ pub struct ClusterInfo {
     pub uid: String,
     /// When it was created; for an adopted cluster, when it was adopted.
     pub created_at: Time,
-    /// How much it may store.
+    /// The limits of its storage.
     pub limits: ClusterLimits,
-    /// How much it stores.
+    /// The usage of its storage.
     pub usage: ClusterUsage,
-    /// Its objects are being deleted; requests to it are answered as if it did not exist.
+    /// Whether its objects are being deleted; requests to it get 404.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleting: bool,
 }
@@ -66,7 +66,7 @@ impl Registry {
             if known.record.deleting {
                 tracing::info!(cluster = &*id, "completing the deletion of a cluster");
                 match self.delete_cluster(&id).await {
-                    // Another server was faster.
+                    // Another server has completed it.
                     Ok(()) | Err(Error::UnknownCluster { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -75,11 +75,11 @@ impl Registry {
         Ok(())
     }
 
-    /// Creates an empty cluster. It can be used as soon as this returns; other servers over the same etcd learn of it
-    /// some milliseconds later.
+    /// Creates an empty cluster. It can be used as soon as this returns; other servers on the same etcd see it some
+    /// milliseconds later.
     ///
     /// # Errors
-    /// If the id is invalid or taken.
+    /// If the id is malformed or exists.
     pub async fn create_cluster(&self, id: &str, limits: LimitsChange) -> Result<ClusterInfo> {
         let problems = dns1123_label(id);
         if !problems.is_empty() {
@@ -146,7 +146,7 @@ impl Registry {
         Err(Error::Store(StoreError::Contention { key, attempts: MAX_ATTEMPTS }))
     }
 
-    /// All clusters, the default one first, then in the order of their ids.
+    /// Information on all clusters: the default cluster first, then the others sorted by id.
     ///
     /// # Errors
     /// If the store fails.
@@ -161,7 +161,7 @@ impl Registry {
         Ok(infos)
     }
 
-    /// One cluster.
+    /// Information on one cluster.
     ///
     /// # Errors
     /// If there is no such cluster.
@@ -197,11 +197,11 @@ impl Registry {
         self.directory().take_deleted()
     }
 
-    /// Applies changes of clusters by other servers as they happen, and calls `forget` for each cluster that is deleted.
-    /// Returns only with an error of the store. Safe to drop.
+    /// Applies changes of clusters by other servers as they happen, and calls `forget` for each deleted cluster.
+    /// Returns only with an error of the store. Cancellation safe.
     ///
     /// # Errors
-    /// If the store fails, or so many clusters have changed that some changes are gone.
+    /// If the store fails, or so many clusters have changed that events were dropped.
     pub async fn follow_clusters(&self, forget: impl Fn(&str)) -> Result<()> {
         let records = self.records();
         let mut watch = records.watch(WatchRequest::default()).await?;
@@ -219,7 +219,7 @@ impl Registry {
         }
     }
 
-    /// Drops the usage that is held of a cluster.
+    /// Drops the cached usage of a cluster.
     pub fn forget_usage(&self, id: &str) {
         self.usage().forget(id);
     }
@@ -231,7 +231,7 @@ impl Registry {
     }
 }
 
-/// Whether a text can be the id of a cluster. Others have no key in the store.
+/// Whether a text is a well-formed cluster id. Others have no key in the store.
 fn is_id(text: &str) -> bool {
     dns1123_label(text).is_empty()
 }

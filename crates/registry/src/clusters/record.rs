@@ -1,4 +1,4 @@
-//! The record of a cluster: that it exists, since when, and how much it may store.
+//! The record of a cluster: id, creation time and limits.
 
 use coracle_meta::time::Time;
 use coracle_store::Entry;
@@ -23,8 +23,8 @@ impl ClusterLimits {
     /// No limit.
     pub const UNLIMITED: Self = Self { max_bytes: None, max_objects: None };
 
-    /// Limits of a created cluster for which nothing else is requested: a cluster of some thousand pods takes a tenth
-    /// of both, and 100 clusters at their limit still fit on a common disk and into the memory of a server.
+    /// Default limits of new clusters: a cluster of some thousand pods uses a tenth of both, and 100 clusters at
+    /// their limit still fit on a common disk and into the memory of a server.
     pub const OF_CREATED_CLUSTERS: Self = Self { max_bytes: Some(1 << 30), max_objects: Some(200_000) };
 
     pub(crate) fn is_unlimited(&self) -> bool {
@@ -61,7 +61,7 @@ pub(crate) struct ClusterRecord {
     pub(crate) uid: String,
     pub(crate) created_at: Time,
     pub(crate) limits: ClusterLimits,
-    /// The objects are being deleted; the record goes last.
+    /// Whether the objects are being deleted; the record is deleted last.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleting: bool,
 }

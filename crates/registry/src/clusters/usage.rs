@@ -1,9 +1,9 @@
-//! How much each cluster stores, to enforce its limits.
+//! Storage usage of each cluster, to enforce its limits.
 //!
-//! The usage of a cluster is summed up when it is first needed and then follows a watch of all clusters. No task
-//! reads the watch: whoever needs a usage applies the events that have arrived. Commits of this server count at once,
-//! before the watch delivers them, and writes in flight are reserved, so that on one server no cluster exceeds its
-//! limits. Servers that share an etcd see each other's writes some milliseconds later.
+//! The usage of a cluster is computed when it is first needed and then follows a watch of all clusters. No task reads
+//! the watch: callers apply the events that have arrived. Commits of this server count at once, before the watch
+//! delivers them, and writes in flight are reserved, so that on one server no cluster exceeds its limits. Servers
+//! that share an etcd see each other's writes some milliseconds later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,21 +17,21 @@ use tokio::sync::Semaphore;
 use super::ClusterLimits;
 use crate::error::{Error, Result};
 
-/// Clusters whose usage is held, at about 200 bytes each. The one that was not needed for longest is summed up again
-/// when it is.
+/// Number of clusters whose usage is cached, at about 200 bytes each. The least recently used is evicted, and
+/// computed again when needed.
 const MAX_CLUSTERS: usize = 16_384;
 
-/// Events applied in one go. Beyond it all usages are dropped and summed up again when needed, so that a write
-/// after a long pause does not wait for the events of an hour.
+/// Maximum number of events applied at a time. Beyond it all usages are dropped and computed again when needed, so
+/// that a write after a long pause does not wait for the events of an hour.
 const MAX_EVENTS: usize = 50_000;
 
-/// Objects read at once to sum up a cluster.
+/// Number of objects read at a time when a usage is computed.
 const PAGE_OBJECTS: usize = 1_000;
 
-/// How often the sum is started again because history was compacted or the watch was lost while it was read.
+/// Number of attempts to compute a usage when history is compacted or the watch is lost meanwhile.
 const MAX_ATTEMPTS: u32 = 8;
 
-/// How much a cluster stores.
+/// Storage usage of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterUsage {
@@ -41,7 +41,7 @@ pub struct ClusterUsage {
     pub objects: u64,
 }
 
-/// By how much a write changes the usage.
+/// The change of usage by a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Growth {
     pub(crate) bytes: i64,
@@ -49,7 +49,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// An entry of this many bytes of key and value is added.
+    /// An added entry with this many bytes of key and value.
     pub(crate) fn added(bytes: usize) -> Self {
         Self { bytes: signed(bytes), objects: 1 }
     }
@@ -75,7 +75,7 @@ impl Growth {
     }
 }
 
-/// The usage of all clusters that needed it lately.
+/// Cached usage of recently used clusters.
 pub(crate) struct Usage {
     tracked: Mutex<Tracked>,
     /// One caller starts the watch, others wait for it.
@@ -84,23 +84,23 @@ pub(crate) struct Usage {
 
 struct Tracked {
     watch: Option<Watch>,
-    /// Every event up to here has been applied.
+    /// All events up to this revision have been applied.
     seen: Revision,
     clusters: HashMap<Arc<str>, Count>,
-    /// Counts uses, to find the cluster that was not used for longest.
+    /// A counter of uses, to find the least recently used cluster.
     uses: u64,
 }
 
 struct Count {
     total: Growth,
-    /// While the sum is read, events are kept: those after the revision of the sum are added to it.
+    /// Buffered events while the sum is read: those after the revision of the sum are added to it.
     buffered: Option<Vec<(Revision, Growth)>>,
     /// Commits of this server that the watch has not delivered yet.
     unseen: Vec<(Revision, Growth)>,
     /// Writes in flight.
     reserved: Growth,
     last_used: u64,
-    /// One caller sums up, others wait for it.
+    /// One caller computes the sum, others wait for it.
     summing: Arc<Semaphore>,
 }
 
@@ -113,12 +113,12 @@ impl Default for Usage {
 }
 
 impl Usage {
-    /// How much a cluster stores. `clusters` is the scope of all clusters.
+    /// The usage of a cluster. `clusters` is the scope of all clusters.
     pub(crate) async fn measure(&self, clusters: &Store, id: &str) -> Result<ClusterUsage> {
         self.load(clusters, id, |count, seen| count.current(seen)).await
     }
 
-    /// Reserves room for a write, or rejects it if the cluster would exceed a limit. Writes that free something
+    /// Reserves quota for a write, or rejects it if the cluster would exceed a limit. Writes that only free storage
     /// always pass; they are counted when they are committed.
     pub(crate) async fn reserve(
         self: &Arc<Self>,
@@ -137,18 +137,18 @@ impl Usage {
         Ok(Reservation { usage: Arc::clone(self), id: Arc::clone(id), growth, reserved })
     }
 
-    /// Drops what is held of a cluster.
+    /// Drops the cached usage of a cluster.
     pub(crate) fn forget(&self, id: &str) {
         self.lock().clusters.remove(id);
     }
 
-    /// How many clusters are held.
+    /// Number of cached clusters.
     #[cfg(any(test, feature = "samples"))]
     pub(crate) fn len(&self) -> usize {
         self.lock().clusters.len()
     }
 
-    /// Calls `with` on the count of a cluster, which is summed up first if it is not held.
+    /// Calls `with` on the count of a cluster, which is computed first if it is not cached.
     async fn load<T: Send>(
         &self,
         clusters: &Store,
@@ -220,7 +220,7 @@ impl Tracked {
         self.clusters.clear();
     }
 
-    /// `None` if the event does not say by how much the usage changes.
+    /// `None` if the change of usage does not follow from the event.
     fn apply(&mut self, event: &WatchEvent) -> Option<()> {
         let revision = event.revision();
         self.seen = self.seen.max(revision);
@@ -245,7 +245,7 @@ impl Tracked {
         Some(())
     }
 
-    /// Begins to keep the events of a cluster, before it is summed up.
+    /// Starts to buffer the events of a cluster, before its sum is read.
     fn begin(&mut self, id: &str) -> Arc<Semaphore> {
         if let Some(count) = self.clusters.get(id) {
             return Arc::clone(&count.summing);
@@ -266,7 +266,7 @@ impl Tracked {
         summing
     }
 
-    /// Adds what happened since the revision of the sum.
+    /// Sets the sum, and adds the buffered events after its revision.
     fn finish(&mut self, id: &str, sum: Growth, at: Revision) {
         self.catch_up();
         let Some(count) = self.clusters.get_mut(id) else { return };
@@ -313,7 +313,7 @@ impl Count {
     }
 }
 
-/// Room for one write. Dropped without [`Reservation::committed`] it is given back.
+/// Quota reserved for one write. Released on drop unless it is [`Reservation::committed`].
 #[must_use]
 pub(crate) struct Reservation {
     usage: Arc<Usage>,
@@ -323,7 +323,7 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// The write was committed at this revision.
+    /// Records that the write was committed at this revision.
     pub(crate) fn committed(self, revision: Revision) {
         let mut tracked = self.usage.lock();
         let seen = tracked.seen;
@@ -340,13 +340,13 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(count) = self.usage.lock().clusters.get_mut(&self.id) {
             let left = count.reserved.minus(self.reserved);
-            // A count that was dropped and summed up again holds no reservations from before.
+            // A count that was evicted and computed again has no earlier reservations.
             count.reserved = Growth { bytes: left.bytes.max(0), objects: left.objects.max(0) };
         }
     }
 }
 
-/// Sums up a cluster at one revision.
+/// Computes the usage of a cluster at one revision.
 async fn sum(clusters: &Store, id: &str) -> Result<(Growth, Revision), StoreError> {
     let objects = clusters.scope(id)?;
     let (mut total, mut at, mut start) = (Growth::default(), At::Latest, Vec::new());

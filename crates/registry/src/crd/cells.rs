@@ -1,4 +1,4 @@
-//! What tables show of custom objects.
+//! Table cells of custom objects.
 
 use coracle_meta::json_path::{self, JsonPath};
 use coracle_meta::table::translate_timestamp_since;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::kind::Column;
 use crate::view;
 
-/// What a table shows of an object whose definition names no columns.
+/// The column of objects whose definition declares none.
 const AGE_PATH: &str = ".metadata.creationTimestamp";
 
 /// The columns after the name.
@@ -22,8 +22,7 @@ struct Cell {
 }
 
 impl Cells {
-    /// The columns of a version. From the first whose path makes no sense on, none are shown, as
-    /// upstream.
+    /// The columns of a version. Columns from the first with an invalid path on are omitted, as in kube-apiserver.
     pub(super) fn of(columns: &[Value]) -> Self {
         if columns.is_empty() {
             let age = Column { value_type: "date".into(), ..Column::age() };
@@ -60,7 +59,7 @@ impl Cell {
         Some(Self { column, path: parsed })
     }
 
-    /// The first value at the path, as its column shows it.
+    /// The first value at the path, converted to the type of the column.
     fn show(&self, object: &Value, now: i64) -> Value {
         let Ok(Some(value)) = self.path.first(object) else { return Value::Null };
         match (&*self.column.value_type, &*value) {
@@ -72,7 +71,7 @@ impl Cell {
                 (None, None) => Value::Null,
             },
             ("number", Value::Number(number)) => match number.as_f64() {
-                // What is whole is written without a fraction, as Go does.
+                // Whole numbers are written without a fraction, as in Go.
                 Some(real) if real.fract() == 0.0 && number.as_i64().is_some() => number.clone().into(),
                 Some(real) => real.into(),
                 None => Value::Null,
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_of_the_type_of_their_column() {
+    fn cells_have_the_type_of_their_column() {
         let column =
             |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
         let columns = [

@@ -1,4 +1,4 @@
-//! The schema of one version, ready to be walked.
+//! The compiled schema of one version of a custom kind.
 
 use coracle_api::codec::{DecodeError, Decoded, Problem};
 use coracle_api::schema::{TypeId, graph, types};
@@ -20,7 +20,7 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles a schema, which was checked when it was written.
+    /// Compiles a schema, which was validated when it was written.
     pub(super) fn of(schema: &Value) -> Option<Self> {
         let structural = Structural::parse(schema).ok()?;
         let metadata = object_meta()?;
@@ -32,7 +32,7 @@ impl Compiled {
         ObjectSchema { schema: &self.schema, node: self.node }
     }
 
-    /// Drops what the schema does not know, and brings metadata into its form.
+    /// Prunes unknown fields, and converts the metadata into its typed form.
     pub(super) fn conform(&self, mut object: Value, stored: bool) -> Result<Decoded, DecodeError> {
         match self.structural.conform(&mut object, &metadata::read, stored) {
             Ok(unknown) => {

@@ -1,4 +1,4 @@
-//! One version of a custom kind as a kind like all others.
+//! [`Kind`] for one version of a CustomResourceDefinition.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ use crate::kind::{Declaration, Kind};
 use crate::kinds::apiextensions::custom_resource_definition::CustomResourceDefinition;
 use crate::view;
 
-/// Finalizers that need no domain.
+/// Finalizers that are valid without a domain prefix.
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
 /// One version of a custom kind.
@@ -31,8 +31,8 @@ pub(super) struct CustomKind {
 }
 
 impl CustomKind {
-    /// A version that is served. While a definition is being deleted, the version in which objects are
-    /// stored can be reached even if it is not, or nobody could delete them.
+    /// A version that is served. The storage version of a terminating definition is available even if it is not
+    /// served, because otherwise no client could delete its objects.
     pub(super) fn new(served: Served, version: &str) -> Option<Self> {
         let definition = &served.definition;
         let version = definition.version(version)?;
@@ -40,7 +40,7 @@ impl CustomKind {
         (definition.versions[version].served || is_stored).then_some(Self { served, version })
     }
 
-    /// All versions that are served.
+    /// All served versions.
     pub(super) fn all(served: &Served) -> impl Iterator<Item = Self> {
         let versions = served.definition.versions.iter().enumerate();
         let served_versions = versions.filter(|(_, version)| version.served);
@@ -59,7 +59,7 @@ impl CustomKind {
         self.declaration().storage_api_version()
     }
 
-    /// Upstream trusts nobody to have checked that before.
+    /// Checks `kind` and `apiVersion`, as kube-apiserver does again for custom objects.
     fn check_type(&self, object: &Value, errors: &mut ErrorList) -> bool {
         let before = errors.len();
         for (field, expected) in
@@ -100,15 +100,15 @@ impl Kind for CustomKind {
     }
 
     fn reads_as_stored(&self, json: &[u8], written_at: Revision) -> bool {
-        // What was written under this definition has all that it says, if in this version.
+        // Objects that were written in this version, after the definition, are pruned and have all defaults already.
         let definition = &self.served.definition;
         written_at > self.served.since
             && definition.storage == self.version
             && json.starts_with(definition.stored_prefix.as_bytes())
     }
 
-    /// Unknown fields are dropped and defaults are set in the version of the stored object, and then unknown fields are
-    /// dropped in this version, as kube-apiserver does.
+    /// Prunes unknown fields and sets defaults in the version of the stored object, and then prunes again in this
+    /// version, as kube-apiserver does.
     fn read_stored(&self, stored: Value) -> Value {
         let definition = &self.served.definition;
         let written_in = view::text(&stored, &["apiVersion"]).rsplit('/').next().unwrap_or_default();
@@ -125,7 +125,7 @@ impl Kind for CustomKind {
         }
         let mut object = object.clone();
         set_api_version(&mut object, stored.clone());
-        // The bytes may be served as they are, so they hold what kube-apiserver reads back.
+        // The bytes may be served unchanged, so they must be what kube-apiserver would read back.
         let definition = &self.served.definition;
         Cow::Owned(decoded(definition.compiled(definition.storage), object))
     }
@@ -141,7 +141,7 @@ impl Kind for CustomKind {
         }
     }
 
-    /// Nothing of the metadata but who owns what is written with the status.
+    /// Restores the old metadata, except for the managed fields, which are written with the status.
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value, _now: Time) {
         let owners = new.pointer("/metadata/managedFields").cloned();
         let (Some(new), Some(old)) = (new.get_mut("metadata"), old.get("metadata")) else { return };
@@ -216,7 +216,7 @@ impl Kind for CustomKind {
     }
 
     fn told_verbs(&self) -> Vec<&'static str> {
-        // In upstream's order.
+        // In the order of kube-apiserver.
         let all = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
         let brings_in = |verb: &&str| matches!(*verb, "patch" | "create" | "update");
         all.into_iter().filter(|verb| !self.served.terminating || !brings_in(verb)).collect()
@@ -253,7 +253,7 @@ impl Kind for CustomKind {
     }
 
     fn holds_with(&self, entry: &Entry) -> bool {
-        // Whether it is being deleted makes no difference: its objects go first, and that is to be seen.
+        // A deletion of the definition does not count: its objects are deleted first, and watches must deliver that.
         self.served.definition.is_of(entry)
     }
 
@@ -269,8 +269,7 @@ fn set_api_version(object: &mut Value, api_version: String) {
     }
 }
 
-/// A stored object without the fields that the schema of its version does not have, and with the defaults of that
-/// schema.
+/// Prunes a stored object by the schema of its version, and sets the defaults of that schema.
 fn decoded(compiled: Option<&Compiled>, object: Value) -> Value {
     let mut object = pruned(compiled, object);
     if let Some(compiled) = compiled {
@@ -279,8 +278,8 @@ fn decoded(compiled: Option<&Compiled>, object: Value) -> Value {
     object
 }
 
-/// An object without the fields that a schema does not have. An object that does not fit stays as it is: validation
-/// rejects it when it is written again.
+/// Prunes an object by a schema. An object that violates the schema stays unchanged: validation rejects it when it is
+/// written again.
 fn pruned(compiled: Option<&Compiled>, object: Value) -> Value {
     let Some(compiled) = compiled else { return object };
     let unconformed = object.clone();
@@ -288,11 +287,11 @@ fn pruned(compiled: Option<&Compiled>, object: Value) -> Value {
 }
 
 fn finalizer_warnings(name: &str) -> Vec<String> {
-    let told = |message: &str| format!("metadata.finalizers: {name:?}: {message}");
-    let mut warnings: Vec<String> = qualified_name(name).iter().map(|message| told(message)).collect();
+    let warning = |message: &str| format!("metadata.finalizers: {name:?}: {message}");
+    let mut warnings: Vec<String> = qualified_name(name).iter().map(|message| warning(message)).collect();
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         let with_path = if name.contains('.') { " including a path (/)" } else { "" };
-        warnings.push(told(&format!(
+        warnings.push(warning(&format!(
             "prefer a domain-qualified finalizer name{with_path} to avoid accidental conflicts with other finalizer writers"
         )));
     }

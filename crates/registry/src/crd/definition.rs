@@ -1,4 +1,4 @@
-//! What a CustomResourceDefinition says of its kind, but for the schemas.
+//! Declaration of the kind of a CustomResourceDefinition, without its schemas.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -22,49 +22,49 @@ use crate::encode::type_prefix;
 use crate::kind::{Declaration, Generation, Scope, StatusMetadata, Subresource};
 use crate::view;
 
-/// How many bytes of a hash clients get to see, as upstream (`storageVersionHashLength`).
+/// Number of bytes of the published hash, as in kube-apiserver (`storageVersionHashLength`).
 const STORAGE_HASH_BYTES: usize = 8;
 
-/// A definition in the state of one write.
+/// A definition as of one write of it.
 #[derive(Clone)]
 pub(super) struct Served {
     pub(super) definition: Arc<Definition>,
-    /// When the definition was written: what was written later was written as it says.
+    /// Revision of the definition: objects that were written later conform to it.
     pub(super) since: Revision,
-    /// Whether it is being deleted, and its objects with it.
+    /// Whether the definition is terminating, and its objects are being deleted.
     pub(super) terminating: bool,
 }
 
-/// What clusters with the same definition share.
+/// The part of a definition that clusters with an equal definition share.
 pub(super) struct Definition {
-    /// Where the schemas are, until somebody needs them.
+    /// The stored definition, from which schemas are compiled on demand.
     entry: Entry,
-    /// What the bytes of all objects begin with.
+    /// The first bytes of all stored objects.
     pub(super) stored_prefix: String,
     pub(super) storage_api_version: String,
-    /// Which of the versions objects are stored in.
+    /// Index of the storage version.
     pub(super) storage: usize,
     pub(super) versions: Vec<Version>,
-    /// Whether versions differ only by name.
+    /// Whether versions differ in `apiVersion` only.
     pub(super) versions_alike: bool,
-    /// Differs where definitions do.
+    /// A hash of the definition.
     pub(super) fingerprint: u64,
 }
 
-/// One version.
+/// One version of a definition.
 pub(super) struct Version {
     pub(super) name: String,
     pub(super) served: bool,
     pub(super) declaration: Declaration,
     pub(super) cells: Cells,
-    /// Fields to select by, and where they are.
+    /// Fields for field selectors and their paths.
     pub(super) selectable: Vec<(String, Option<JsonPath>)>,
     pub(super) scale: Option<scale::Limits>,
     compiled: OnceLock<Option<Compiled>>,
 }
 
 impl Served {
-    /// What is served; nothing while the names have not been accepted.
+    /// The served kind; none unless the definition is established.
     pub(super) fn of(entry: &Entry, object: &Value) -> Option<Self> {
         if !condition(object, "Established") {
             return None;
@@ -87,7 +87,7 @@ impl Definition {
         let storage = all.iter().position(|version| view::is_true(version, &["storage"]))?;
         let storage_version = view::text(&all[storage], &["name"]);
         let storage_api_version = format!("{group}/{storage_version}");
-        // Of a version that nobody can see nothing is told.
+        // No hash is published for a version that is not served.
         let is_seen = view::is_true(&all[storage], &["served"]);
         let hash = if is_seen { storage_hash(group, storage_version, kind) } else { String::new() };
         let facts = Facts { spec, names, group, kind, hash };
@@ -102,12 +102,12 @@ impl Definition {
         })
     }
 
-    /// Whether another write of a definition says the same.
+    /// Whether another write of a definition has the same content.
     pub(super) fn is_of(&self, entry: &Entry) -> bool {
         content(&self.entry.value_bytes()) == content(&entry.value_bytes())
     }
 
-    /// The schema of a version, made when it is first asked for. None if the version is unknown.
+    /// The schema of a version, compiled on first use. None if the version is unknown.
     pub(super) fn compiled(&self, index: usize) -> Option<&Compiled> {
         let version = self.versions.get(index)?;
         version.compiled.get_or_init(|| Compiled::of(&self.schema(index)?)).as_ref()
@@ -125,13 +125,13 @@ impl Definition {
     }
 }
 
-/// What of a stored definition matters to its kind: two that agree in it are the same.
+/// The part of a stored definition that determines its kind. Definitions with equal content have equal kinds.
 fn content(bytes: &[u8]) -> Option<[&[u8]; 2]> {
     let status = crate::scan::value(bytes, "status")?;
     Some([crate::scan::value(bytes, "spec")?, crate::scan::value(status, "acceptedNames")?])
 }
 
-/// Differs where [`content`] does.
+/// A hash of [`content`].
 pub(super) fn fingerprint(entry: &Entry) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     content(&entry.value_bytes())?.hash(&mut hasher);
@@ -144,13 +144,13 @@ fn condition(object: &Value, kind: &str) -> bool {
     found.into_iter().any(|condition| view::text(condition, &["status"]) == "True")
 }
 
-/// By which clients notice that objects are stored in another form.
+/// The hash by which clients detect a change of the storage version.
 fn storage_hash(group: &str, version: &str, kind: &str) -> String {
     let digest = digest::digest(&digest::SHA256, format!("{group}/{version}/{kind}").as_bytes());
     STANDARD.encode(&digest.as_ref()[..STORAGE_HASH_BYTES])
 }
 
-/// What all versions have in common.
+/// Data that all versions share.
 struct Facts<'a> {
     spec: &'a Value,
     names: &'a Value,
@@ -201,7 +201,7 @@ impl Facts<'_> {
             short_names: texts("shortNames"),
             categories: texts("categories"),
             subresources,
-            routed: false,
+            is_custom: true,
             prefixed_finalizers: false,
             generation: if has_status { Generation::Content } else { Generation::All },
             status_metadata: StatusMetadata::Kept,
@@ -230,7 +230,7 @@ impl Facts<'_> {
         parts
     }
 
-    /// What is told to those who use a version that goes.
+    /// The deprecation warning of a version.
     fn deprecation(&self, version: &Value, name: &str) -> Option<String> {
         if !view::is_true(version, &["deprecated"]) {
             return None;
@@ -246,7 +246,7 @@ impl Facts<'_> {
         };
         let better = view::items(self.spec, &["versions"]).iter().filter(is_better);
         let best = better.map(|other| view::text(other, &["name"])).max_by(|a, b| compare_versions(a, b));
-        let told = format!("{group}/{name} {kind} is deprecated");
-        Some(best.map_or(told.clone(), |best| format!("{told}; use {group}/{best} {kind}")))
+        let warning = format!("{group}/{name} {kind} is deprecated");
+        Some(best.map_or(warning.clone(), |best| format!("{warning}; use {group}/{best} {kind}")))
     }
 }

@@ -1,22 +1,22 @@
-//! Kinds that come with a CustomResourceDefinition.
+//! Kinds that CustomResourceDefinitions define.
 //!
-//! A custom resource can only come from the definition called `<plural>.<group>`, so a kind that is not
-//! built in is looked up by one read of that object. What is compiled from it is kept, bounded, for
-//! all clusters together. There is nothing to keep in step: a definition counts from the moment that
-//! its write is acknowledged (a change of it through another server on the same etcd: from the moment that its event
-//! has arrived, as in kube-apiserver), and one that nobody asks for costs what it takes in the store.
+//! A custom resource can only be defined by the CustomResourceDefinition named `<plural>.<group>`, so a kind that is
+//! not built in is looked up by one read of that object. Compiled definitions are cached, with a bound, for all
+//! clusters together. No cache needs invalidation: a definition is effective as soon as its write is acknowledged (if
+//! another server on the same etcd wrote it: as soon as its event has arrived, as in kube-apiserver), and an unused
+//! one costs only its storage.
 //!
-//! Each version is a kind of its own: its hooks see objects in that version, as upstream's do
+//! Each version is a [`Kind`](crate::Kind) of its own: its hooks see objects in that version, as in kube-apiserver
 //! ([ADR 8](../../../docs/adr/0008-custom-kinds.md)).
 
 mod cells;
 mod compiled;
+mod compiled_cache;
 mod custom_kind;
 mod definition;
-mod kept;
 mod scale;
 
-pub(crate) use kept::Definitions;
+pub(crate) use compiled_cache::CompiledCache;
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use custom_kind::CustomKind;
 use definition::Served;
 
 impl Cluster {
-    /// The kind that a path names, if it is served.
+    /// Looks up a served kind by group, version and plural name, as in a path.
     ///
     /// # Errors
     /// If the store fails.
@@ -42,7 +42,7 @@ impl Cluster {
         if let Some(kind) = catalog::find(group, version, plural) {
             return Ok(Some(KindRef::Static(kind)));
         }
-        // Groups of definitions have a dot, so most mistakes are noticed without a look.
+        // Groups of definitions contain a dot, so most unknown groups need no read.
         if !group.contains('.') {
             return Ok(None);
         }
@@ -53,7 +53,7 @@ impl Cluster {
         Ok(served.and_then(|served| CustomKind::new(served, version)).map(handle))
     }
 
-    /// The kind of this name in a version, if it is served.
+    /// Looks up a served kind by group, version and kind.
     ///
     /// # Errors
     /// If the store fails.
@@ -65,8 +65,7 @@ impl Cluster {
         Ok(kinds.into_iter().find(|found| found.declaration().is_named(group, version, kind)))
     }
 
-    /// All custom kinds that are served, in each of their versions, ascending by the names of their
-    /// definitions.
+    /// All served custom kinds, one for each version, sorted by the names of their definitions.
     ///
     /// # Errors
     /// If the store fails.
@@ -86,7 +85,7 @@ fn handle(kind: CustomKind) -> KindRef {
     KindRef::Shared(Arc::new(kind))
 }
 
-/// What is served of a definition, whatever was compiled before.
+/// Decodes a stored definition, without the cache.
 fn read(entry: &Entry) -> Result<Option<Served>> {
     Ok(Served::of(entry, &crate::lifecycle::tree(entry)?))
 }

@@ -1,4 +1,4 @@
-//! The scale of custom objects: where their definition says the numbers are.
+//! The scale subresource of custom objects.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -6,14 +6,14 @@ use serde_json::Value;
 use crate::scale::{FieldPath, ScalePaths, ScaleSelector};
 use crate::view;
 
-/// Where the numbers are, for checking them; upstream does that with every write.
+/// Paths of the counts, for validation; kube-apiserver validates them with every write.
 pub(super) struct Limits {
     spec_replicas: String,
     status_replicas: String,
     selector: String,
 }
 
-/// Where the numbers are, for a Scale.
+/// Paths of the counts, for the Scale.
 pub(super) fn paths(scale: &Value) -> ScalePaths {
     let path = |field: &str| -> FieldPath { split(view::text(scale, &[field])).map(Into::into).collect() };
     let selector = view::text(scale, &["labelSelectorPath"]);
@@ -39,12 +39,12 @@ impl Limits {
         }
     }
 
-    /// Checks how many there are to be.
+    /// Validates the desired number of replicas.
     pub(super) fn check_spec(&self, object: &Value, errors: &mut ErrorList) {
         check_number(object, &self.spec_replicas, errors);
     }
 
-    /// Checks how many there are, and which.
+    /// Validates the current number of replicas and the selector.
     pub(super) fn check_status(&self, object: &Value, errors: &mut ErrorList) {
         check_number(object, &self.status_replicas, errors);
         if self.selector.is_empty() {
@@ -72,7 +72,7 @@ fn check_number(object: &Value, path: &str, errors: &mut ErrorList) {
     }
 }
 
-/// The value at a path, which has to be of a type.
+/// The value at a path, which must have the given type.
 fn at<'a>(
     object: &'a Value,
     path: &str,
@@ -102,6 +102,6 @@ fn misfit(path: &str, found: &Value, expected: &str) -> String {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let shown = coracle_meta::json_path::text(found);
-    format!("{path} accessor error: {shown} is of the type {kind}, expected {expected}")
+    let printed = coracle_meta::json_path::text(found);
+    format!("{path} accessor error: {printed} is of the type {kind}, expected {expected}")
 }

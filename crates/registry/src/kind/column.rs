@@ -1,55 +1,55 @@
-//! Columns of tables.
+//! Columns of the tables that `kubectl get` prints.
 
 use std::borrow::Cow;
 
-/// A column of a table.
+/// A column of a table, `TableColumnDefinition` in the API.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// What stands above it.
+    /// Column header.
     pub name: Cow<'static, str>,
-    /// `string`, `integer`, `boolean`…
+    /// OpenAPI type of the cells: `string`, `integer`, `boolean`…
     pub value_type: Cow<'static, str>,
-    /// `name` for the name, else empty.
+    /// OpenAPI format: `name` for the column with the object's name, otherwise empty.
     pub format: Cow<'static, str>,
-    /// What it means.
+    /// Description of the column for clients.
     pub description: Cow<'static, str>,
-    /// 0 is always shown, 1 only when asked for more.
+    /// 0 for columns that are always printed, 1 for those that only `-o wide` prints.
     pub priority: i32,
 }
 
 impl Column {
-    /// The object's name.
+    /// The column with the object's name.
     pub fn name() -> Self {
         let format = Cow::Borrowed("name");
         Self { format, ..Self::text("Name", "the name of the object, unique in its namespace") }
     }
 
-    /// How long it has existed.
+    /// The column with the time since the object was created.
     pub fn age() -> Self {
         Self::text("Age", "how long the object has existed")
     }
 
-    /// Some text.
+    /// A column of type `string`.
     pub fn text(name: &'static str, description: &'static str) -> Self {
         Self::of_type("string", name, description)
     }
 
-    /// A whole number.
+    /// A column of type `integer`.
     pub fn integer(name: &'static str, description: &'static str) -> Self {
         Self::of_type("integer", name, description)
     }
 
-    /// A time.
+    /// A column of type `date`.
     pub fn date(name: &'static str, description: &'static str) -> Self {
         Self::of_type("date", name, description)
     }
 
-    /// True or false.
+    /// A column of type `boolean`.
     pub fn boolean(name: &'static str, description: &'static str) -> Self {
         Self::of_type("boolean", name, description)
     }
 
-    /// The same, shown only when asked for more.
+    /// The same column, printed only with `-o wide`.
     #[must_use]
     pub fn wide(self) -> Self {
         Self { priority: 1, ..self }

@@ -1,105 +1,108 @@
-//! What a kind is, as data: names, versions, scope, and how its objects are kept.
+//! Declaration of a kind as data: names, versions, scope, storage and rules of the life cycle.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Column, Subresource, Verbs};
 
-/// What a kind is and what it offers.
+/// Declaration of a kind: names, verbs, subresources, and the rules that the generic life cycle applies to its
+/// objects.
 #[derive(Clone, Debug)]
 pub struct Declaration {
     /// The API group; empty for the core group.
     pub group: Cow<'static, str>,
     /// The versions served, the preferred one first. Objects are stored in the first.
     pub versions: Vec<Cow<'static, str>>,
-    /// Such as `ConfigMap`.
+    /// Kind, such as `ConfigMap`.
     pub kind: Cow<'static, str>,
-    /// Such as `configmaps`.
+    /// Plural name, as in paths, such as `configmaps`.
     pub plural: Cow<'static, str>,
-    /// Such as `configmap`.
+    /// Singular name, such as `configmap`.
     pub singular: Cow<'static, str>,
-    /// Such as `ConfigMapList`, which needs to be said only where it is not that.
+    /// Kind of lists, if it is not the kind with `List` appended, such as `ConfigMapList`.
     pub list_kind: Option<Cow<'static, str>>,
-    /// Such as `cm`.
+    /// Short names for kubectl, such as `cm`.
     pub short_names: Vec<Cow<'static, str>>,
-    /// Groups of resources it belongs to, such as `all`.
+    /// Categories of resources to which the kind belongs, such as `all`.
     pub categories: Vec<Cow<'static, str>>,
-    /// Whether objects live in a namespace.
+    /// Whether objects are namespaced.
     pub scope: Scope,
-    /// Whether each of its paths is a route of its own. Upstream serves custom kinds by one handler,
-    /// which has other words for requests that make no sense.
-    pub routed: bool,
-    /// What can be done with it.
+    /// True for kinds that a CustomResourceDefinition defines. kube-apiserver serves all custom kinds with one
+    /// handler, whose errors for unsupported requests differ from those of built-in kinds, each of whose paths is a
+    /// route of its own.
+    pub is_custom: bool,
+    /// Verbs of the resource itself; subresources have their own.
     pub verbs: Verbs,
-    /// Parts that can be reached by themselves, in the order in which discovery tells them: mostly that
-    /// of their names.
+    /// Subresources, in the order of discovery: mostly alphabetical.
     pub subresources: Vec<Subresource>,
-    /// What names may look like.
+    /// Rule for the names of objects.
     pub names: NameRule,
     /// Whether a new object without `name` and `generateName` gets a random UUID as its name.
     pub uuid_as_default_name: bool,
-    /// Whether finalizers of its objects that are not those of the system need a prefix. kube-apiserver
-    /// checks that for each kind and omits some.
+    /// Whether finalizers outside those of Kubernetes itself must have a domain prefix. kube-apiserver checks this
+    /// per kind and omits the check for some.
     pub prefixed_finalizers: bool,
     /// Whether an update reports changes of immutable metadata twice: kube-apiserver checks them for all kinds, and
-    /// once more in the validation of most.
+    /// once more in the validation of most kinds.
     pub checks_metadata_change_again: bool,
-    /// How often an update checks the metadata of the whole object again, after the check that there is for all kinds:
-    /// kube-apiserver validates the whole object for some kinds, and only what has changed for others.
+    /// Number of times an update validates the metadata of the whole object again, after the check for all kinds:
+    /// kube-apiserver validates the whole object for some kinds, and only the changes for others.
     pub metadata_checks: usize,
-    /// What makes its generation grow.
+    /// Changes that increment `metadata.generation`.
     pub generation: Generation,
-    /// Whether a new object keeps the status the client sent.
+    /// Whether a new object keeps the status that the client sent.
     pub keeps_status_on_create: bool,
-    /// What of the metadata a write to the status changes.
+    /// Metadata that a write to the status subresource may change.
     pub status_metadata: StatusMetadata,
-    /// What clients are told who still use it.
+    /// Deprecation warning for clients that still use this version.
     pub deprecated: Option<Cow<'static, str>>,
-    /// For how long objects are kept after their last write; for ever if none.
+    /// Time after the last write at which the store deletes an object; never if none.
     pub time_to_live: Option<Duration>,
-    /// Where and as what objects are stored, if it is not as what the first version says: they
-    /// are then the objects of another kind, seen in another way.
+    /// Kind and version under which objects are stored, if not under the first version of this kind. They are then
+    /// objects of another kind in another representation.
     pub stored_as: Option<StoredAs>,
-    /// Whether kube-apiserver reports what may not change before what is wrong with the object as a whole.
+    /// Whether an update reports changes of immutable fields before errors of the object as a whole, as
+    /// kube-apiserver does for this kind.
     pub reports_changes_first: bool,
     /// An annotation that kube-apiserver keeps in a field of its internal type, so that it is absent where only the
     /// metadata is shown.
     pub internal_annotation: Option<&'static str>,
-    /// Whether a PUT without a resourceVersion overwrites whatever is there.
+    /// Whether a PUT without a resourceVersion overwrites any existing version of the object.
     pub unconditional_update: bool,
-    /// Whether a PUT to a name that does not exist creates it.
+    /// Whether a PUT to a name that does not exist creates the object.
     pub create_on_update: bool,
-    /// What happens to dependents when the client does not say: they are deleted, unless this
-    /// says that they are orphaned.
+    /// Default propagation policy of a deletion: dependents are orphaned if true, deleted otherwise.
     pub orphans_by_default: bool,
-    /// How a deletion begins.
+    /// Rules for the first deletion request of an object.
     pub deletion: DeletionRule,
-    /// Whether deletion ignores what the client says of dependents: the garbage collector does not watch
-    /// objects of this kind, so that nothing would remove the finalizer again.
+    /// Whether deletion ignores the propagation policy of the client. The garbage collector does not watch objects of
+    /// this kind, so nothing would remove its finalizer.
     pub ignores_propagation: bool,
-    /// Whether a deletion answers with the object and not with a Status.
+    /// Whether a deletion returns the object instead of a Status.
     pub deletion_returns_object: bool,
-    /// Fields that can be selected by, beyond name and namespace.
+    /// Fields for field selectors, besides `metadata.name` and `metadata.namespace`.
     pub selectable_fields: Vec<Cow<'static, str>>,
-    /// What a table shows.
+    /// Columns of tables.
     pub columns: Vec<Column>,
-    /// Eight bytes in base64 by which clients notice that the storage form changed.
+    /// Hash by which clients detect a change of the storage version: eight bytes in base64, as discovery publishes
+    /// it.
     pub storage_version_hash: Cow<'static, str>,
 }
 
-/// How the deletion of an object begins.
+/// Rules for the first deletion request of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionRule {
-    /// By the rules for all kinds.
+    /// The rules that apply to all kinds.
     Generic,
-    /// As that of a namespace: a failed precondition is reported in other words.
+    /// The rules for namespaces: a failed precondition has another message.
     Namespace,
-    /// As that of a definition: in addition, the first request sets neither a grace period nor a finalizer for dependents.
+    /// The rules for CustomResourceDefinitions: as for namespaces, and the first request sets neither a grace period
+    /// nor a finalizer for dependents.
     Definition,
 }
 
 impl Declaration {
-    /// A kind that offers what most do; to be completed by struct update.
+    /// A declaration with the most common settings; kinds override some of them by struct update.
     pub fn new(
         group: impl Into<Cow<'static, str>>,
         versions: &[&'static str],
@@ -118,7 +121,7 @@ impl Declaration {
             short_names: Vec::new(),
             categories: Vec::new(),
             scope,
-            routed: true,
+            is_custom: false,
             verbs: Verbs::ALL,
             subresources: Vec::new(),
             names: NameRule::DnsSubdomain,
@@ -146,7 +149,7 @@ impl Declaration {
         }
     }
 
-    /// The kind of lists of its objects.
+    /// The kind of lists of its objects: `list_kind` if it is set, otherwise the kind with `List` appended.
     pub fn list_kind(&self) -> Cow<'_, str> {
         match &self.list_kind {
             Some(kind) => Cow::Borrowed(kind),
@@ -154,17 +157,17 @@ impl Declaration {
         }
     }
 
-    /// Whether it is the kind of this name, and served in this version.
+    /// Whether the kind has this name and serves this version.
     pub fn is_named(&self, group: &str, version: &str, kind: &str) -> bool {
         self.kind == kind && self.group == group && self.versions.iter().any(|served| served == version)
     }
 
-    /// Whether the status is written by itself.
+    /// Whether the kind has a status subresource.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 
-    /// The subresource of this name.
+    /// The subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
@@ -179,12 +182,12 @@ impl Declaration {
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
     }
 
-    /// Whether objects of this version look different from how they are stored.
+    /// Whether objects of this version differ from their stored form, so that they need conversion.
     pub fn is_converted(&self, version: &str) -> bool {
         self.stored_as.is_some() || self.versions.first().is_none_or(|first| first != version)
     }
 
-    /// Such as `deployments.apps`, or `pods`.
+    /// Plural name and group, such as `deployments.apps` or `pods`.
     pub fn group_resource(&self) -> String {
         if self.group.is_empty() {
             self.plural.to_string()
@@ -194,22 +197,22 @@ impl Declaration {
     }
 }
 
-/// What of the metadata a write to the status changes.
+/// Metadata that a write to the status subresource may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusMetadata {
-    /// All that clients may write.
+    /// All metadata that clients may write.
     Written,
-    /// All but these fields.
+    /// All metadata that clients may write, except for these fields.
     WrittenBut(&'static [&'static str]),
-    /// Nothing.
+    /// No metadata.
     Kept,
 }
 
 impl StatusMetadata {
-    /// What clients may write of the metadata of an object.
+    /// Metadata fields that clients may write.
     const OF_CLIENTS: &'static [&'static str] = &["labels", "annotations", "finalizers", "ownerReferences"];
 
-    /// The fields that stay as they are.
+    /// Metadata fields that a write to the status subresource leaves unchanged.
     pub fn kept_fields(self) -> &'static [&'static str] {
         match self {
             Self::Written => &[],
@@ -219,36 +222,36 @@ impl StatusMetadata {
     }
 }
 
-/// The kind as which objects are stored.
+/// The kind and version under which objects are stored.
 #[derive(Clone, Debug)]
 pub struct StoredAs {
-    /// Its API group.
+    /// API group of the stored objects.
     pub group: Cow<'static, str>,
-    /// The version.
+    /// Version of the stored objects.
     pub version: Cow<'static, str>,
 }
 
-/// Whether objects live in a namespace.
+/// Whether objects are namespaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// In one.
+    /// Objects are in a namespace.
     Namespaced,
-    /// In none.
+    /// Objects have no namespace.
     Cluster,
 }
 
-/// What names may look like.
+/// Rule for the names of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
-    /// Lower-case labels with dots between them, 253 characters.
+    /// A DNS subdomain (RFC 1123): lower-case labels separated by dots, at most 253 characters.
     DnsSubdomain,
-    /// The same as a declared format, which does not hold for the prefix of generated names.
+    /// The same rule as a declared format (`k8s-long-name`), which does not check the prefix of generated names.
     LongName,
-    /// One lower-case label, 63 characters.
+    /// A DNS label (RFC 1123): lower case, at most 63 characters.
     DnsLabel,
-    /// One label that begins with a letter, 63 characters.
+    /// A DNS label that begins with a letter (RFC 1035), at most 63 characters.
     Dns1035Label,
-    /// Whatever fits into a path.
+    /// Any name that is a valid path segment.
     PathSegment,
     /// An IP address in its canonical form.
     IpAddress,
@@ -274,13 +277,13 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// Whether creation sets the generation to 1.
+    /// Whether a new object gets generation 1.
     pub fn starts_at_one(self) -> bool {
         !matches!(self, Self::Untracked | Self::SpecOnUpdate)
     }
 }
 
-/// Texts that are known beforehand.
+/// Static strings as the fields of a [`Declaration`] need them.
 pub fn texts(texts: &[&'static str]) -> Vec<Cow<'static, str>> {
     texts.iter().map(|text| Cow::Borrowed(*text)).collect()
 }

@@ -1,43 +1,43 @@
-//! Parts of objects that have a path of their own.
+//! Subresources.
 
 use std::borrow::Cow;
 
 use super::Verbs;
 use crate::scale::{ScalePaths, ScaleSelector};
 
-/// A part of an object, or something done with it, that has a path of its own.
+/// A subresource: a part of an object or an operation on it with a path of its own.
 #[derive(Clone, Debug)]
 pub struct Subresource {
-    /// Such as `status`.
+    /// Name, such as `status`.
     pub name: Cow<'static, str>,
-    /// What is sent there; may be of another group, such as a Scale.
+    /// Kind of the body; may be of another group, such as Scale.
     pub kind: Cow<'static, str>,
-    /// The group and version of that kind, where it is not the resource's own.
+    /// Group and version of that kind, if not those of the resource.
     pub group_version: Option<(Cow<'static, str>, Cow<'static, str>)>,
-    /// What can be done there.
+    /// Verbs of the subresource.
     pub verbs: Verbs,
-    /// Where objects have their scale, if this is it.
+    /// Paths of the replica counts and the selector within the object, if this is the scale subresource.
     pub scale: Option<ScalePaths>,
 }
 
 impl Subresource {
-    /// The status of a kind.
+    /// The status subresource.
     pub fn status(kind: impl Into<Cow<'static, str>>) -> Self {
         Self::new("status", kind, Verbs::STATUS)
     }
 
-    /// The scale of a kind that counts what a `LabelSelector` selects.
+    /// The scale subresource of a kind whose selector is a `LabelSelector`.
     pub fn scale() -> Self {
         Self::scale_at(ScalePaths::usual(ScaleSelector::LabelSelector))
     }
 
-    /// The scale of a kind whose objects have it there.
+    /// The scale subresource with these paths.
     pub fn scale_at(paths: ScalePaths) -> Self {
         let group_version = Some((Cow::Borrowed("autoscaling"), Cow::Borrowed("v1")));
         Self { group_version, scale: Some(paths), ..Self::new("scale", "Scale", Verbs::STATUS) }
     }
 
-    /// Something else.
+    /// Any other subresource.
     pub fn new(name: &'static str, kind: impl Into<Cow<'static, str>>, verbs: Verbs) -> Self {
         Self { name: Cow::Borrowed(name), kind: kind.into(), group_version: None, verbs, scale: None }
     }

@@ -1,53 +1,53 @@
-//! What can be done with objects.
+//! Sets of API verbs.
 
-/// What can be done with objects of a kind: a set.
+/// A set of API verbs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Verbs(u16);
 
 impl Verbs {
-    /// POST.
+    /// `create`: POST.
     pub const CREATE: Verbs = Verbs(1);
-    /// DELETE of one.
+    /// `delete`: DELETE of one object.
     pub const DELETE: Verbs = Verbs(1 << 1);
-    /// DELETE of many.
+    /// `deletecollection`: DELETE of a collection.
     pub const DELETE_COLLECTION: Verbs = Verbs(1 << 2);
-    /// GET of one.
+    /// `get`: GET of one object.
     pub const GET: Verbs = Verbs(1 << 3);
-    /// GET of many.
+    /// `list`: GET of a collection.
     pub const LIST: Verbs = Verbs(1 << 4);
-    /// PATCH.
+    /// `patch`: PATCH.
     pub const PATCH: Verbs = Verbs(1 << 5);
-    /// PUT.
+    /// `update`: PUT.
     pub const UPDATE: Verbs = Verbs(1 << 6);
-    /// GET of changes.
+    /// `watch`: GET of changes.
     pub const WATCH: Verbs = Verbs(1 << 7);
-    /// All of them.
+    /// All verbs.
     pub const ALL: Verbs = Verbs(0xff);
-    /// GET, PATCH and PUT: what a status subresource offers.
+    /// GET, PATCH and PUT: the verbs of a status subresource.
     pub const STATUS: Verbs = Verbs::GET.with(Verbs::PATCH).with(Verbs::UPDATE);
 
-    /// In the order in which discovery lists them, which is that of the alphabet.
+    /// Names in the order of the bits and of discovery, which is alphabetical.
     const NAMES: [&'static str; 8] =
         ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-    /// Both.
+    /// The union of two sets.
     #[must_use]
     pub const fn with(self, other: Verbs) -> Verbs {
         Verbs(self.0 | other.0)
     }
 
-    /// These but not those.
+    /// The difference of two sets.
     #[must_use]
     pub const fn without(self, other: Verbs) -> Verbs {
         Verbs(self.0 & !other.0)
     }
 
-    /// Whether all of those are among these.
+    /// Whether the set contains all verbs of another.
     pub const fn contain(self, other: Verbs) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Their names, ascending.
+    /// Names of the verbs, in alphabetical order.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES
             .into_iter()
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbs_are_listed_in_the_order_of_the_alphabet() {
+    fn verb_names_are_in_alphabetical_order() {
         let names: Vec<_> = Verbs::ALL.names().collect();
         assert!(names.is_sorted() && names.len() == 8);
         assert_eq!(Verbs::STATUS.names().collect::<Vec<_>>(), ["get", "patch", "update"]);

@@ -1,4 +1,4 @@
-//! Conditions of the common form, as many statuses have them.
+//! Validation of conditions of type `metav1.Condition`.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::rules;
 use crate::view;
 
-/// The longest reason, as upstream has it.
+/// Maximum length of a reason, as in Kubernetes.
 const MAX_REASON_BYTES: usize = 1024;
 
-/// The longest message, as upstream has it.
+/// Maximum length of a message, as in Kubernetes.
 const MAX_MESSAGE_BYTES: usize = 32 * 1024;
 
-/// Whether conditions are well formed, one for each type.
+/// Validates conditions: each is well formed, and there is one for each type.
 pub(crate) fn check(conditions: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     let mut seen = BTreeSet::new();
     for (index, condition) in conditions.iter().enumerate() {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_complete_and_differ_in_type() {
+    fn incomplete_and_duplicate_conditions_are_rejected() {
         let good = json!({"type": "Ready", "status": "True", "reason": "Fine", "lastTransitionTime": "2026-01-02T03:04:05Z"});
         let mut errors = ErrorList::default();
         check(std::slice::from_ref(&good), &Path::root("c"), &mut errors);

@@ -1,4 +1,4 @@
-//! The built-in kinds, one file each, in a directory for each group.
+//! The built-in kinds: one file for each, one directory for each group.
 
 pub mod admissionregistration;
 pub mod apiextensions;

@@ -1,4 +1,4 @@
-//! Checks that kinds of many groups share, with upstream's messages.
+//! Validation rules that kinds of several groups share, with kube-apiserver's messages.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name::Messages;
@@ -10,12 +10,12 @@ use super::ratchet;
 use crate::kind::Column;
 use crate::{internal_types, view};
 
-/// Every message of a rule for names becomes an error.
+/// Adds an error for each message of a naming rule.
 pub(crate) fn each_message(path: &Path<'_>, value: &str, messages: Messages, errors: &mut ErrorList) {
     errors.extend(messages.into_iter().map(|message| FieldError::invalid(path, value, message)));
 }
 
-/// A text must be there; whether it is.
+/// Requires a non-empty string. Returns whether it is one.
 pub(crate) fn required(path: &Path<'_>, value: &str, errors: &mut ErrorList) -> bool {
     if value.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -23,7 +23,7 @@ pub(crate) fn required(path: &Path<'_>, value: &str, errors: &mut ErrorList) -> 
     !value.is_empty()
 }
 
-/// A value must be one of a few; whether it is.
+/// Requires one of several values. Returns whether it is one.
 pub(crate) fn one_of(path: &Path<'_>, value: &str, allowed: &[&str], errors: &mut ErrorList) -> bool {
     let known = allowed.contains(&value);
     if !known {
@@ -32,7 +32,7 @@ pub(crate) fn one_of(path: &Path<'_>, value: &str, allowed: &[&str], errors: &mu
     known
 }
 
-/// A name must be there and follow a rule.
+/// Requires a name that follows a rule.
 pub(crate) fn required_name(
     path: &Path<'_>,
     value: &str,
@@ -44,10 +44,10 @@ pub(crate) fn required_name(
     }
 }
 
-/// Runs a check of the whole object during an update, beside [`crate::Kind::revalidate`].
+/// Validates the whole object during an update, in addition to [`crate::Kind::revalidate`].
 ///
-/// kube-apiserver validates updates of some kinds by two functions that share checks, and reports the
-/// errors of both.
+/// kube-apiserver validates updates of some kinds with two functions that share checks, and reports the errors of
+/// both.
 pub(crate) fn check_again(
     new: &Value,
     old: &Value,
@@ -60,7 +60,7 @@ pub(crate) fn check_again(
     errors.extend(found);
 }
 
-/// A field of a type of [`internal_types`] may not change.
+/// Requires that a field, whose type is in [`internal_types`], is unchanged.
 pub(crate) fn unchanged(
     shape: &str,
     path: &Path<'_>,
@@ -73,7 +73,7 @@ pub(crate) fn unchanged(
     }
 }
 
-/// Whether two values mean the same: lists and maps without content are as good as none.
+/// Semantic equality: empty lists and maps equal absent ones.
 pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a, b) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
@@ -96,18 +96,18 @@ fn is_empty_collection(value: &Value) -> bool {
     }
 }
 
-/// A label selector as it stands in an object.
+/// Validates a label selector.
 pub(crate) fn label_selector(path: &Path<'_>, selector: Option<&Value>, errors: &mut ErrorList) {
     if let Some(selector) = selector.and_then(parse_label_selector) {
         checked_label_selector(path, &selector, errors);
     }
 }
 
-/// The same once it has been read.
+/// Validates a parsed label selector.
 pub(crate) fn checked_label_selector(path: &Path<'_>, selector: &LabelSelector, errors: &mut ErrorList) {
     let lenient = ValidationOptions { allow_invalid_values: true, ..ValidationOptions::default() };
     let tolerated = selector.validate(path, lenient);
-    // What only a strict reader refuses are values, which were once not looked at.
+    // Only strict validation checks the values, as early versions did not.
     errors.extend(selector.validate(path, ValidationOptions::default()).into_iter().map(|error| {
         if tolerated.iter().any(|other| *other == error) {
             error
@@ -117,26 +117,26 @@ pub(crate) fn checked_label_selector(path: &Path<'_>, selector: &LabelSelector, 
     }));
 }
 
-/// A label selector ready to be asked, if there is one.
+/// Parses a label selector.
 pub(crate) fn parse_label_selector(selector: &Value) -> Option<LabelSelector> {
     serde_json::from_value(selector.clone()).ok()
 }
 
-/// A map of labels.
+/// Validates a map of labels.
 pub(crate) fn labels(path: &Path<'_>, labels: Option<&Value>, errors: &mut ErrorList) {
     let pairs = labels.and_then(Value::as_object).into_iter().flatten();
     let pairs = pairs.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
     errors.extend(validate_labels(pairs, path));
 }
 
-/// A number must not be below zero.
+/// Requires a number that is not negative.
 pub(crate) fn not_negative(path: &Path<'_>, value: Option<i64>, errors: &mut ErrorList) {
     if let Some(value) = value.filter(|value| *value < 0) {
         errors.push(FieldError::invalid(path, value, "must be greater than or equal to 0"));
     }
 }
 
-/// Why a label of nodes should not be used any more, if so.
+/// The reason why a label of nodes is deprecated, if it is.
 pub(crate) fn deprecated_node_label(key: &str) -> Option<&'static str> {
     Some(match key {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
@@ -159,13 +159,13 @@ pub(crate) fn deprecated_node_label(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The columns of kinds for which upstream has no printer.
+/// Columns of kinds without a printer in Kubernetes.
 pub(crate) fn plain_columns() -> Vec<Column> {
     let created = Column::text("Created At", "when the object was created");
     vec![Column::name(), Column { value_type: "date".into(), ..created }]
 }
 
-/// The cells of [`plain_columns`].
+/// Cells of [`plain_columns`].
 pub(crate) fn plain_cells(object: &Value) -> Vec<Value> {
     let created = view::at(object, &["metadata", "creationTimestamp"]);
     vec![view::name(object).into(), created.cloned().unwrap_or(Value::Null)]
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_and_an_empty_collection_are_the_same() {
+    fn empty_collection_equals_absent_one() {
         let (with, without) = (json!({"a": 1, "b": []}), json!({"a": 1}));
         assert!(same(Some(&with), Some(&without)) && same(Some(&without), Some(&with)));
         assert!(same(Some(&json!({})), None));

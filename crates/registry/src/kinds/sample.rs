@@ -1,8 +1,8 @@
-//! Building samples: an object from its fields, and variations of one.
+//! Builders for samples: an object from its fields, and variants of it.
 
 use serde_json::{Value, json};
 
-/// An object of a kind without namespaces, named `sample`.
+/// A cluster-scoped object named `sample`.
 pub(crate) fn cluster(api_version: &str, kind: &str, fields: Value) -> Value {
     let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "sample"}});
     if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields) {
@@ -11,13 +11,13 @@ pub(crate) fn cluster(api_version: &str, kind: &str, fields: Value) -> Value {
     object
 }
 
-/// An object in a namespace, named `sample`.
+/// A namespaced object named `sample`.
 pub(crate) fn namespaced(api_version: &str, kind: &str, fields: Value) -> Value {
     with(&cluster(api_version, kind, fields), "/metadata/namespace", json!("default"))
 }
 
-/// The object with one field, given by its JSON pointer, set or (with null) removed. The
-/// object or list that holds the field must be there.
+/// A copy of the object with one field, given by its JSON pointer, set or (with null) removed. The parent of the
+/// field must exist.
 pub(crate) fn with(object: &Value, pointer: &str, value: Value) -> Value {
     let mut object = object.clone();
     let (parent, name) = pointer.rsplit_once('/').expect("a pointer starts with a slash");

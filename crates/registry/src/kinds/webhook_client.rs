@@ -1,4 +1,4 @@
-//! How to reach a webhook: a URL, or a service in the cluster.
+//! Client configuration of webhooks: a URL, or a Service in the cluster.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use crate::view;
 
-/// The port of a service that does not say.
+/// Default port of a Service reference.
 const DEFAULT_PORT: i64 = 443;
 
-/// The port of the service, if there is one that does not say.
+/// Sets the default port of a Service reference.
 pub(crate) fn set_defaults(config: &mut Value) {
     if let Some(service) = config.get_mut("service") {
         view::set_default(service, "port", || DEFAULT_PORT.into());
     }
 }
 
-/// Exactly one of the two ways must be given, and well formed.
+/// Requires exactly one of URL and Service, and validates it.
 pub(crate) fn check(config: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     match (config.get("url").and_then(Value::as_str), config.get("service")) {
         (Some(url), None) => check_url(url, &path.child("url"), errors),
@@ -46,7 +46,7 @@ fn check_url(url: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// What a URL consists of, as far as anybody here cares.
+/// The parts of a URL that are validated.
 struct UrlParts<'a> {
     scheme: String,
     user: Option<&'a str>,
@@ -74,8 +74,8 @@ impl<'a> UrlParts<'a> {
 }
 
 fn check_service(service: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    // Upstream hands name and namespace over in the wrong order, so that each is named when
-    // the other is missing; clients see the same here.
+    // kube-apiserver confuses name and namespace, so that each is reported when the other is missing; the errors are
+    // the same here.
     for (named, missing) in [("name", "namespace"), ("namespace", "name")] {
         if view::text(service, &[missing]).is_empty() {
             errors.push(FieldError::required(&path.child(named), ""));
@@ -100,7 +100,7 @@ fn check_service_path(url_path: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if !url_path.starts_with('/') {
         invalid("must start with a '/'".to_owned());
     }
-    // The first character is taken for the slash even where it is none.
+    // kube-apiserver skips the first character even if it is no slash.
     let mut characters = url_path.chars();
     characters.next();
     let steps = characters.as_str();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_plain_and_secure() {
+    fn url_must_be_https_without_query_or_fragment() {
         assert!(messages(json!({"url": "https://example.com:8443/a/b"})).is_empty());
         assert_eq!(messages(json!({"url": "https://user@example.com/a?b#c"})).len(), 3);
         assert_eq!(messages(json!({"url": "http://"})).len(), 2);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn services_have_names_ports_and_paths() {
+    fn service_needs_name_port_and_path() {
         let service = json!({"name": "a", "namespace": "b", "port": 443, "path": "/x/y/"});
         assert!(messages(json!({"service": service})).is_empty());
         let broken = json!({"name": "", "namespace": "b", "port": 0, "path": "x/y"});

@@ -1,4 +1,4 @@
-//! The one loop by which objects are written: what is there, what is to be, try, try again.
+//! The transaction loop by which objects are written: plan, commit, and repeat after a conflict.
 
 use coracle_meta::object::{MetaMut, fill_system_fields};
 use coracle_store::{
@@ -6,7 +6,7 @@ use coracle_store::{
 };
 use serde_json::Value;
 
-use crate::claim::{Claim, Record, Taken};
+use crate::allocation::{AllocatedSet, Allocation, Record};
 use crate::cluster::Cluster;
 use crate::clusters::Growth;
 use crate::condition::{Condition, Conditions};
@@ -14,68 +14,70 @@ use crate::encode::Encoded;
 use crate::error::{Error, Result};
 use crate::kind::{Declaration, Kind};
 
-/// How often a write is tried against other writers before it is given up.
+/// Number of attempts against concurrent writers before a write fails.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// What is to happen to an object.
+/// The change of an object in a plan.
 pub(super) enum Step {
-    /// Nothing.
+    /// The object is not written.
     Keep,
-    /// It is written.
+    /// The object is written.
     Put(Encoded),
-    /// It goes.
+    /// The object is deleted.
     Delete,
 }
 
-/// What is to happen to an object and to what it holds for itself alone.
+/// The planned change of an object, with its new and released allocations.
 pub(super) struct Plan {
     pub(super) step: Step,
-    pub(super) claims: Vec<Claim>,
-    pub(super) released: Vec<Claim>,
+    pub(super) allocations: Vec<Allocation>,
+    pub(super) released: Vec<Allocation>,
 }
 
 impl Plan {
-    /// Nothing is to happen.
+    /// A plan that writes nothing.
     pub(super) fn keep() -> Self {
-        Self { step: Step::Keep, claims: Vec::new(), released: Vec::new() }
+        Self { step: Step::Keep, allocations: Vec::new(), released: Vec::new() }
     }
 
-    /// The same, if what would be claimed is free. As in upstream that is asked of what nobody sees, such as
-    /// ports, and not of what is an object.
+    /// The plan of a dry run. As in kube-apiserver, it checks whether internal allocations such as ports are free,
+    /// but not those that are objects.
     pub(super) fn dry(self) -> Self {
-        let claims = self.claims.into_iter().filter(|claim| matches!(claim.record, Record::Note(_)));
-        Self { claims: claims.collect(), ..Self::keep() }
+        let allocations =
+            self.allocations.into_iter().filter(|allocation| matches!(allocation.record, Record::Note(_)));
+        Self { allocations: allocations.collect(), ..Self::keep() }
     }
 }
 
-/// What is known of an object before it is written.
+/// Assumption of the caller about the stored object.
 pub(super) enum Known {
     /// Nothing: the latest state has to be read.
     Nothing,
-    /// The state in memory is probably the latest: it is taken as a start, and [`Attempts::confirm`] is called before
-    /// anything but a transaction depends on it. So does GuaranteedUpdate of kube-apiserver with its cached object.
+    /// The cached state is probably the latest, so planning starts from it, and [`Attempts::confirm`] is called
+    /// before a result that does not depend on a transaction. GuaranteedUpdate of kube-apiserver does the same with
+    /// its cached object.
     Probable,
-    /// There is probably none.
+    /// The object probably does not exist.
     Absent,
 }
 
-/// What a write came to.
+/// Result of a plan.
 pub(super) struct Outcome {
     pub(super) revision: Revision,
     pub(super) previous: Option<Entry>,
     pub(super) changed: bool,
 }
 
-/// The attempts to write one object. Between two of them whoever plans may wait for others.
+/// The attempts to write one object. Planning between two attempts may be asynchronous.
 pub(super) struct Attempts<'c> {
     cluster: &'c Cluster,
     declaration: &'c Declaration,
     key: String,
     current: Option<Entry>,
     revision: Revision,
-    /// Whether `current` is certain to have been the latest state since the write began.
+    /// Whether `current` was the latest state at some time since the write began.
     confirmed: bool,
-    taken: Taken,
+    taken: AllocatedSet,
     conditions: Vec<Condition>,
     left: u32,
     /// Whether the write may exceed the limits of the cluster.
@@ -89,8 +91,8 @@ impl Attempts<'_> {
         self.exempt = true;
     }
 
-    /// Whether what was found is the latest state, so that an outcome without a transaction is right. If it is not,
-    /// the latest is found from now on: plan again.
+    /// Whether the found state is the latest, so that a result without a transaction is valid. Otherwise
+    /// [`Attempts::found`] returns the latest state from now on, and the caller plans again.
     pub(super) async fn confirm(&mut self) -> Result<bool> {
         if self.confirmed {
             return Ok(true);
@@ -102,8 +104,7 @@ impl Attempts<'_> {
         Ok(is_same)
     }
 
-    /// The outcome of an attempt; `None` if it is to be repeated, because it was rejected by a state that is not the
-    /// latest.
+    /// The result of an attempt; `None` if the attempt must be repeated because a stale state rejected it.
     pub(super) async fn settle<T>(&mut self, attempt: Result<Option<T>>) -> Result<Option<T>> {
         match attempt {
             Err(error) if is_store_failure(&error) => Err(error),
@@ -113,35 +114,35 @@ impl Attempts<'_> {
         }
     }
 
-    /// What is there, as far as is known.
+    /// The current object, possibly from the cache.
     pub(super) fn found(&self) -> Option<&Entry> {
         self.current.as_ref()
     }
 
-    /// Learns from where a kind chooses, if objects say so.
-    pub(super) async fn learn_ranges(&mut self, kind: &dyn Kind) -> Result<()> {
+    /// Loads the IP ranges that objects of the cluster define, for kinds that allocate from them.
+    pub(super) async fn load_ranges(&mut self, kind: &dyn Kind) -> Result<()> {
         let Some(of) = kind.ranges_from() else { return Ok(()) };
         let known = self.cluster.find_all(of, "").await?;
         self.taken.set_ranges(known.iter().flat_map(|object| of.ranges(object)).collect());
         Ok(())
     }
 
-    /// What others hold.
-    pub(super) fn taken(&self) -> &Taken {
+    /// Allocations of other objects.
+    pub(super) fn taken(&self) -> &AllocatedSet {
         &self.taken
     }
 
-    /// Commits the next plan under these conditions.
+    /// Adds conditions to the transaction of the next plan.
     pub(super) fn require(&mut self, conditions: Conditions) {
         self.conditions = conditions.into_all();
     }
 
-    /// Carries out what is planned. `None` if another writer was faster: plan again.
+    /// Commits a plan. `None` after a conflict with another writer: plan again.
     pub(super) async fn carry_out(&mut self, plan: Plan) -> Result<Option<Outcome>> {
         if matches!(plan.step, Step::Keep)
-            && let Some(key) = self.cluster.first_taken(&plan.claims).await?
+            && let Some(key) = self.cluster.first_taken(&plan.allocations).await?
         {
-            return self.collide(key).await.map(|()| None);
+            return self.mark_conflict(key).await.map(|()| None);
         }
         let deletes = matches!(plan.step, Step::Delete);
         let mut reservation =
@@ -179,17 +180,17 @@ impl Attempts<'_> {
             let condition = self.conditions.iter_mut().find(|one| one.key.as_bytes() == conflict.key);
             let Some(condition) = condition else {
                 let key = String::from_utf8_lossy(&conflict.key).into_owned();
-                return self.collide(key).await.map(|()| None);
+                return self.mark_conflict(key).await.map(|()| None);
             };
             condition.judge_again(conflict.found.as_ref())?;
             self.try_again()?;
         }
     }
 
-    /// By how much the write changes what the cluster stores. An estimate: the records of allocations are counted
-    /// as their keys alone, and exactly when the watch delivers them.
+    /// Change of the storage used by the cluster. An estimate: allocations count only with their keys here, and
+    /// exactly when the watch delivers them.
     fn growth(&self, plan: &Plan) -> Growth {
-        // A base object is not stored, so the first write of it adds a key.
+        // A shared bootstrap object is not stored in the cluster, so the first write of it adds a key.
         let is_base = |entry: &&Entry| {
             self.cluster.base().is_some_and(|base| {
                 entry.mod_revision() == base.revision() && base.contains(self.key.as_bytes())
@@ -198,8 +199,8 @@ impl Attempts<'_> {
         let stored = self.current.as_ref().filter(|entry| !is_base(entry));
         let removed =
             stored.map_or(Growth::default(), |entry| Growth::removed(self.key.len() + entry.value_len()));
-        let claims = plan.claims.iter().map(|claim| Growth::added(claim.key.len()));
-        let released = plan.released.iter().map(|claim| Growth::removed(claim.key.len()));
+        let allocations = plan.allocations.iter().map(|allocation| Growth::added(allocation.key.len()));
+        let released = plan.released.iter().map(|allocation| Growth::removed(allocation.key.len()));
         let object = match &plan.step {
             Step::Keep => return Growth::default(),
             Step::Put(encoded) => {
@@ -209,7 +210,7 @@ impl Attempts<'_> {
             }
             Step::Delete => removed,
         };
-        claims.chain(released).fold(object, Growth::plus)
+        allocations.chain(released).fold(object, Growth::plus)
     }
 
     fn transaction(&self, plan: &Plan) -> Option<Txn> {
@@ -217,10 +218,10 @@ impl Attempts<'_> {
         Some(self.conditions.iter().fold(txn, |txn, one| txn.check(one.key.as_bytes(), one.expect)))
     }
 
-    /// Takes note that somebody else holds what was to be claimed.
-    async fn collide(&mut self, key: String) -> Result<()> {
-        if let Some(family) = self.taken.collide(key) {
-            self.cluster.learn(&mut self.taken, family).await?;
+    /// Marks a key as allocated by another object, after a conflict.
+    async fn mark_conflict(&mut self, key: String) -> Result<()> {
+        if let Some(family) = self.taken.mark_conflict(key) {
+            self.cluster.load_allocated(&mut self.taken, family).await?;
         }
         self.try_again()
     }
@@ -230,7 +231,7 @@ impl Attempts<'_> {
         if self.left == 0 { Err(self.contention()) } else { Ok(()) }
     }
 
-    /// Others were faster, again and again.
+    /// The error after too many conflicts with other writers.
     pub(super) fn contention(&self) -> Error {
         let key = self.key.clone().into_bytes();
         Error::Store(StoreError::Contention { key, attempts: MAX_ATTEMPTS - self.left })
@@ -245,7 +246,7 @@ fn is_store_failure(error: &Error) -> bool {
 }
 
 impl Cluster {
-    /// Begins to write an object.
+    /// Starts the attempts to write an object.
     pub(super) async fn attempts<'c>(
         &'c self,
         declaration: &'c Declaration,
@@ -253,12 +254,12 @@ impl Cluster {
         known: Known,
     ) -> Result<Attempts<'c>> {
         let (Get { entry: current, revision }, confirmed) = match known {
-            // Only a transaction comes of it.
+            // The transaction verifies that the object is absent.
             Known::Absent => (Get { entry: None, revision: Revision::new(0) }, true),
             Known::Nothing => (self.store.get(&key).await?, true),
             Known::Probable => (self.store.get_at(&key, At::Cached).await?, false),
         };
-        let (taken, conditions, left) = (Taken::default(), Vec::new(), MAX_ATTEMPTS);
+        let (taken, conditions, left) = (AllocatedSet::default(), Vec::new(), MAX_ATTEMPTS);
         Ok(Attempts {
             cluster: self,
             declaration,
@@ -284,11 +285,10 @@ impl Cluster {
         if matches!(plan.step, Step::Keep) {
             return None;
         }
-        // Claims come first: upstream complains of what is taken before it complains of the
-        // object itself.
+        // Allocations come first: kube-apiserver reports an allocated value before a conflict on the object itself.
         let mut txn = Txn::new();
-        for claim in &plan.claims {
-            txn = txn.put(self.record(claim.clone()).expect(Expect::Absent));
+        for allocation in &plan.allocations {
+            txn = txn.put(self.record(allocation.clone()).expect(Expect::Absent));
         }
         txn = match &plan.step {
             Step::Keep => txn,
@@ -301,33 +301,33 @@ impl Cluster {
             }
             Step::Delete => txn.delete(Delete::new(key).expect(expect)),
         };
-        for claim in &plan.released {
-            txn = txn.delete(Delete::new(claim.key.as_bytes()));
+        for allocation in &plan.released {
+            txn = txn.delete(Delete::new(allocation.key.as_bytes()));
         }
         Some(txn)
     }
 
-    /// The key of the first of these that is held already.
-    async fn first_taken(&self, claims: &[Claim]) -> Result<Option<String>> {
-        for claim in claims {
-            if self.store.get(&claim.key).await?.entry.is_some() {
-                return Ok(Some(claim.key.clone()));
+    /// The key of the first allocation that exists already.
+    async fn first_taken(&self, allocations: &[Allocation]) -> Result<Option<String>> {
+        for allocation in allocations {
+            if self.store.get(&allocation.key).await?.entry.is_some() {
+                return Ok(Some(allocation.key.clone()));
             }
         }
         Ok(None)
     }
 
-    pub(crate) fn record(&self, claim: Claim) -> Put {
-        match claim.record {
-            Record::Note(holder) => Put::new(claim.key, holder.to_string()),
+    pub(crate) fn record(&self, allocation: Allocation) -> Put {
+        match allocation.record {
+            Record::Note(holder) => Put::new(allocation.key, holder.to_string()),
             Record::Object(object) => {
                 let encoded = Encoded::of(&self.complete(object));
-                Put::new(claim.key, encoded.bytes).stamp_at(encoded.stamp)
+                Put::new(allocation.key, encoded.bytes).stamp_at(encoded.stamp)
             }
         }
     }
 
-    /// Adds what an object that is a claim has only when it is written.
+    /// Adds the metadata of an allocation that is itself an object.
     pub(crate) fn complete(&self, mut object: Value) -> Value {
         let now = self.now();
         if let Some(mut meta) = MetaMut::of(&mut object) {
@@ -339,10 +339,10 @@ impl Cluster {
         object
     }
 
-    async fn learn(&self, taken: &mut Taken, family: String) -> Result<()> {
+    async fn load_allocated(&self, taken: &mut AllocatedSet, family: String) -> Result<()> {
         let range = self.store.range(RangeRequest::prefix(format!("{family}/"))).await?;
         let keys = range.entries.iter().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
-        taken.learn(keys);
+        taken.load(keys);
         Ok(())
     }
 }

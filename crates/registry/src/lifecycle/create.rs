@@ -1,4 +1,4 @@
-//! Creation.
+//! Creating objects.
 
 use coracle_meta::field::ErrorList;
 use coracle_meta::name::generate_name;
@@ -13,37 +13,37 @@ use super::sent_body::validated;
 use super::update::Updated;
 use super::{Object, Write, meta_mut, metadata_errors};
 use crate::admission::{Attributes, Operation};
-use crate::claim::Taken;
+use crate::allocation::AllocatedSet;
 use crate::cluster::Cluster;
 use crate::condition::Conditions;
 use crate::error::{Error, Result};
 use crate::keys;
 
-/// How often another name is tried for an object that is to be given one.
+/// Number of names that are generated for an object with `generateName` before giving up.
 const NAME_ATTEMPTS: usize = 8;
 
-/// Whether who owns what has been noted.
+/// Whether field ownership of a new object has been computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tracking {
-    /// Not yet: whoever writes owns what it writes.
+    /// Not yet: the writer becomes the manager of all fields it has set.
     Update,
-    /// By the apply that made the object.
+    /// By server-side apply, which has made the object.
     Done,
 }
 
 impl Cluster {
-    /// Creates an object. It has been decoded; everything else happens here.
+    /// Creates a decoded object.
     ///
     /// # Errors
-    /// If it may not be, or exists already.
+    /// If the object is invalid, rejected by admission, or exists already.
     pub async fn create(&self, write: &Write<'_>, mut object: Value) -> Result<Updated> {
         if write.declaration().uuid_as_default_name && is_unnamed(&object) {
             meta_mut(&mut object)?.set_name(&self.new_uid());
         }
         let meta = Meta::of(&object);
         if !meta.name().is_empty() || meta.generate_name().is_empty() {
-            let shown = meta.name().to_owned();
-            return self.create_named(write, object, &shown).await;
+            let display_name = meta.name().to_owned();
+            return self.create_named(write, object, &display_name).await;
         }
         let prefix = meta.generate_name().to_owned();
         for _ in 0..NAME_ATTEMPTS {
@@ -57,38 +57,38 @@ impl Cluster {
         Err(Error::NoFreeName(write.subject(&prefix)))
     }
 
-    async fn create_named(&self, write: &Write<'_>, object: Value, shown: &str) -> Result<Updated> {
+    async fn create_named(&self, write: &Write<'_>, object: Value, display_name: &str) -> Result<Updated> {
         let meta = Meta::of(&object);
         let (name, sent_revision) = (meta.name().to_owned(), meta.resource_version().to_owned());
         let key = keys::key(write.declaration(), write.namespace, &name);
         let known = if write.dry_run { Known::Nothing } else { Known::Absent };
         let mut attempts = self.attempts(write.declaration(), key, known).await?;
-        attempts.learn_ranges(write.kind).await?;
-        // Only a choice that turned out to be taken is made again; whoever else was faster has made
-        // the object.
+        attempts.load_ranges(write.kind).await?;
+        // The object is prepared again only after a conflict with another allocation; any other conflict means that
+        // another writer has created the object.
         let again = write.kind.ranges_from().map(|_| object.clone());
         let mut object = Some(object);
         loop {
-            // The object was valid in the first attempt, which found another one in the store.
+            // A valid object whose transaction found an existing one.
             if object.is_none() {
                 check_absent(write, &name, attempts.found())?;
             }
             let Some(new) = object.take().or_else(|| again.clone()) else {
                 return Err(attempts.contention());
             };
-            let candidate = Candidate { object: new, shown, tracking: Tracking::Update };
+            let candidate = Candidate { object: new, display_name, tracking: Tracking::Update };
             let conditions = Conditions::default();
             let (object, warnings) =
                 self.prepare_new(write, candidate, attempts.taken(), &conditions).await?;
-            // An invalid object is rejected as such, whether its name exists or not.
+            // An invalid object is rejected as invalid whether or not its name exists.
             check_absent(write, &name, attempts.found())?;
             attempts.require(conditions);
             let encoded = write.encoded(&object);
-            let claims = write.kind.claims(&object);
-            let plan = Plan { step: Step::Put(encoded.clone()), claims, released: Vec::new() };
+            let allocations = write.kind.allocations(&object);
+            let plan = Plan { step: Step::Put(encoded.clone()), allocations, released: Vec::new() };
             let plan = if write.dry_run { plan.dry() } else { plan };
             let Some(outcome) = attempts.carry_out(plan).await? else { continue };
-            // An object that is not written has no revision but the one that the client sent.
+            // An object that is not written has only the revision that the client sent.
             let json = match outcome.changed {
                 true => encoded.stamped(outcome.revision),
                 false => encoded.with_revision(&sent_revision),
@@ -98,18 +98,18 @@ impl Cluster {
         }
     }
 
-    /// Brings a new object into the form in which it is stored, and checks that it may be.
-    /// Returns it with what the client should know.
+    /// Prepares a new object for the store, and runs admission and validation. Returns it with the warnings for the
+    /// client.
     pub(super) async fn prepare_new(
         &self,
         write: &Write<'_>,
         candidate: Candidate<'_>,
-        taken: &Taken,
+        taken: &AllocatedSet,
         conditions: &Conditions,
     ) -> Result<(Value, Vec<String>)> {
-        let Candidate { object, shown, tracking } = candidate;
+        let Candidate { object, display_name, tracking } = candidate;
         if let Some(why) = write.kind.creation_refused() {
-            return Err(Error::Forbidden { subject: write.subject(shown), message: why.to_owned() });
+            return Err(Error::Forbidden { subject: write.subject(display_name), message: why.to_owned() });
         }
         let revision = Meta::of(&object).resource_version().parse::<u64>().unwrap_or(0);
         let is_unlabelled = Meta::of(&object).labels().is_none_or(Map::is_empty);
@@ -117,11 +117,12 @@ impl Cluster {
         let mut warnings = Vec::new();
         if tracking == Tracking::Update {
             warnings.extend(keep_each_once(&mut object, Stage::AsSent));
-            // Whoever writes owns what it wrote, and not what admission adds.
+            // The manager owns the fields that it sent, without those that admission adds.
             object = Ownership::of(write).track(None, object, self.now());
         }
         let operation = Operation::Create;
-        let attributes = Attributes { cluster: self, write, operation, name: shown, old: None, conditions };
+        let attributes =
+            Attributes { cluster: self, write, operation, name: display_name, old: None, conditions };
         self.mutate(&attributes, &mut object, &mut warnings).await?;
         warnings.extend(keep_each_once(&mut object, Stage::AfterAdmission));
         if is_unlabelled {
@@ -134,15 +135,15 @@ impl Cluster {
         let attributes = Attributes { name: Meta::of(&object).name(), ..attributes };
         self.validate(&attributes, &object, &mut warnings).await?;
         if revision != 0 && !write.dry_run {
-            // kube-apiserver's storage says so, which is why it comes last, is an internal error, and is not said of a
-            // dry run, which does not reach the storage.
+            // This error comes from kube-apiserver's storage layer. So it comes last, is an internal error, and does
+            // not occur in a dry run, which does not reach the storage.
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Error::Unspecific(message.into()));
         }
         Ok((object, warnings))
     }
 
-    /// Adds what the client left out and what only the server says.
+    /// Sets defaults and the metadata that only the server may set.
     pub(super) fn complete_new(&self, write: &Write<'_>, mut object: Value) -> Result<Value> {
         let declaration = write.declaration();
         let mut meta = meta_mut(&mut object)?;
@@ -161,12 +162,12 @@ impl Cluster {
         Ok(object)
     }
 
-    /// Lets the kind prepare a new object, and checks that it may be. `errors` are those that were found before.
+    /// Runs the kind's preparation, allocation and validation for a new object. `errors` were found before.
     pub(super) fn check_new(
         &self,
         write: &Write<'_>,
         mut object: Value,
-        taken: &Taken,
+        taken: &AllocatedSet,
         mut errors: ErrorList,
     ) -> Result<Value> {
         let (kind, now) = (write.kind, self.now());
@@ -184,11 +185,11 @@ impl Cluster {
     }
 }
 
-/// An object that is to come into being.
+/// A new object.
 pub(super) struct Candidate<'a> {
     pub(super) object: Value,
-    /// What it is called in refusals: only the beginning of a name that is made up.
-    pub(super) shown: &'a str,
+    /// Name for errors: the prefix only for a generated name.
+    pub(super) display_name: &'a str,
     pub(super) tracking: Tracking,
 }
 
@@ -197,7 +198,7 @@ fn is_unnamed(object: &Value) -> bool {
     meta.name().is_empty() && meta.generate_name().is_empty()
 }
 
-/// Rejects a name that exists.
+/// Returns an error if the name exists.
 fn check_absent(write: &Write<'_>, name: &str, found: Option<&Entry>) -> Result<()> {
     let Some(entry) = found else { return Ok(()) };
     let subject = write.subject(name);
@@ -205,7 +206,7 @@ fn check_absent(write: &Write<'_>, name: &str, found: Option<&Entry>) -> Result<
     Err(if is_deleting { Error::BeingDeleted(subject) } else { Error::AlreadyExists(subject) })
 }
 
-/// Leaves the status as it is where nobody has written any.
+/// Resets the status to its value in an object that never had one.
 fn drop_status(write: &Write<'_>, object: &mut Value) {
     let Value::Object(fields) = object else { return };
     match write.form().unset_field("status") {

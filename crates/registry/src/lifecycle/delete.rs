@@ -1,4 +1,4 @@
-//! Deletion: at once, after a grace period, or when the last finalizer has gone.
+//! Deleting objects: at once, after a grace period, or with the removal of the last finalizer.
 
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::object::{Meta, MetaMut};
@@ -18,49 +18,49 @@ use crate::kind::DeletionRule;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What happens to dependents.
+/// Propagation policy: what happens to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// They stay and forget their owner.
+    /// They are kept, without the owner reference.
     Orphan,
-    /// They go afterwards.
+    /// The garbage collector deletes them afterwards.
     Background,
-    /// They go first.
+    /// The garbage collector deletes them first.
     Foreground,
 }
 
-/// How to delete.
+/// Options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
-    /// Which object is meant.
+    /// Preconditions on the object.
     pub preconditions: Preconditions,
-    /// What happens to dependents.
+    /// Propagation policy; the kind's default if none.
     pub propagation: Option<Propagation>,
-    /// How long the object is given to end, if it can be given time.
+    /// Grace period for kinds with graceful deletion.
     pub grace_period_s: Option<i64>,
 }
 
-/// What a deletion came to.
+/// Result of a deletion.
 #[derive(Clone, Debug)]
 pub struct Deletion {
-    /// The object as it was, or as it is now if it stays for a while.
+    /// The deleted object, or its new state if it is only marked as terminating.
     pub object: Object,
-    /// Whether it is gone.
+    /// Whether the object is removed from the store.
     pub gone: bool,
 }
 
-/// What becomes of an object that is to be deleted.
-struct Fate {
+/// The next state of an object that is being deleted.
+struct Planned {
     object: Value,
     changed: bool,
     gone: bool,
 }
 
 impl Cluster {
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or marks it as terminating.
     ///
     /// # Errors
-    /// If there is none, or not the one that is meant.
+    /// If it does not exist, a precondition fails, or admission rejects the deletion.
     pub async fn delete(&self, write: &Write<'_>, name: &str, options: &DeleteOptions) -> Result<Deletion> {
         let key = keys::key(write.declaration(), write.namespace, name);
         let mut attempts = self.attempts(write.declaration(), key, Known::Probable).await?;
@@ -73,7 +73,7 @@ impl Cluster {
         }
     }
 
-    /// One attempt; `None` if another writer was faster.
+    /// One attempt; `None` after a conflict with another writer.
     async fn try_delete(
         &self,
         write: &Write<'_>,
@@ -86,17 +86,19 @@ impl Cluster {
         check_meant(write, name, &options.preconditions, &object, &entry)?;
         let (operation, old, conditions) = (Operation::Delete, Some(&object), Conditions::default());
         let attributes = Attributes { cluster: self, write, operation, name, old, conditions: &conditions };
-        // Nobody has had anything to tell whoever deletes yet.
+        // Warnings for deletions do not exist yet.
         self.validate(&attributes, &object, &mut Vec::new()).await?;
         attempts.require(conditions);
-        let fate = self.doom(write, options, object)?;
-        let (encoded, gone) = (write.encoded(&fate.object), fate.gone);
-        let plan = match fate {
+        let planned = self.prepare_deletion(write, options, object)?;
+        let (encoded, gone) = (write.encoded(&planned.object), planned.gone);
+        let plan = match planned {
             _ if write.dry_run => Plan::keep(),
-            Fate { gone: true, object, .. } => {
-                Plan { step: Step::Delete, claims: Vec::new(), released: write.kind.claims(&object) }
-            }
-            Fate { changed: false, .. } => Plan::keep(),
+            Planned { gone: true, object, .. } => Plan {
+                step: Step::Delete,
+                allocations: Vec::new(),
+                released: write.kind.allocations(&object),
+            },
+            Planned { changed: false, .. } => Plan::keep(),
             _ => Plan { step: Step::Put(encoded.clone()), ..Plan::keep() },
         };
         let Some(outcome) = attempts.carry_out(plan).await? else { return Ok(None) };
@@ -104,16 +106,21 @@ impl Cluster {
         Ok(Some(Deletion { object: Object { json: encoded.stamped(revision), revision }, gone }))
     }
 
-    /// Says in the object that it is being deleted, and by what it is kept.
-    fn doom(&self, write: &Write<'_>, options: &DeleteOptions, mut object: Value) -> Result<Fate> {
+    /// Marks the object as terminating, and decides whether it can be removed.
+    fn prepare_deletion(
+        &self,
+        write: &Write<'_>,
+        options: &DeleteOptions,
+        mut object: Value,
+    ) -> Result<Planned> {
         let mut changed = false;
         if Meta::of(&object).is_deleting() && write.kind.is_held(&object) {
-            return Ok(Fate { object, changed: false, gone: false });
+            return Ok(Planned { object, changed: false, gone: false });
         }
         let grace_s = if Meta::of(&object).is_deleting() {
             let (remaining_s, shortened) = shorten_grace(&mut object, options)?;
             if remaining_s > 0 && !shortened {
-                return Ok(Fate { object, changed: false, gone: false });
+                return Ok(Planned { object, changed: false, gone: false });
             }
             changed |= shortened;
             remaining_s
@@ -131,16 +138,16 @@ impl Cluster {
         if !is_definition || Meta::of(&object).is_deleting() {
             changed |= set_propagation(write, options, &mut meta_mut(&mut object)?);
         }
-        let kept = Meta::of(&object).finalizers().next().is_some() || write.kind.is_held(&object);
-        if kept && !Meta::of(&object).is_deleting() {
+        let must_stay = Meta::of(&object).finalizers().next().is_some() || write.kind.is_held(&object);
+        if must_stay && !Meta::of(&object).is_deleting() {
             self.mark(write, &mut object, 0)?;
             changed = true;
-        } else if kept && Meta::of(&object).deletion_grace_period_seconds().is_none() {
-            // The second deletion of a definition.
+        } else if must_stay && Meta::of(&object).deletion_grace_period_seconds().is_none() {
+            // The second deletion of a CustomResourceDefinition.
             meta_mut(&mut object)?.set_deletion_grace_period_seconds(Some(0));
             changed = true;
         }
-        Ok(Fate { object, changed, gone: !kept && grace_s == 0 })
+        Ok(Planned { object, changed, gone: !must_stay && grace_s == 0 })
     }
 
     fn mark(&self, write: &Write<'_>, object: &mut Value, grace_s: i64) -> Result<()> {
@@ -158,8 +165,8 @@ impl Cluster {
     }
 }
 
-/// The time that an object which is being deleted is given can only become less. Returns what
-/// remains, and whether it has.
+/// Shortens the grace period of a terminating object; it cannot be extended. Returns the remaining seconds and
+/// whether they changed.
 fn shorten_grace(object: &mut Value, options: &DeleteOptions) -> Result<(i64, bool)> {
     let mut meta = meta_mut(object)?;
     let current_s = meta.view().deletion_grace_period_seconds().unwrap_or(0);
@@ -174,8 +181,8 @@ fn shorten_grace(object: &mut Value, options: &DeleteOptions) -> Result<(i64, bo
     Ok((wanted_s, true))
 }
 
-/// The finalizers that the garbage collector acts on. A client that does not say leaves those
-/// that are there.
+/// Sets the finalizers for the garbage collector. Without a propagation policy of the client, existing finalizers
+/// stay.
 fn set_propagation(write: &Write<'_>, options: &DeleteOptions, meta: &mut MetaMut<'_>) -> bool {
     let has = |meta: &MetaMut<'_>, name| meta.view().has_finalizer(name);
     let default = if has(meta, ORPHAN) {
@@ -198,7 +205,7 @@ fn set_propagation(write: &Write<'_>, options: &DeleteOptions, meta: &mut MetaMu
     changed
 }
 
-/// Whether the object is the one that is meant.
+/// Checks the preconditions.
 fn check_meant(
     write: &Write<'_>,
     name: &str,
@@ -208,7 +215,7 @@ fn check_meant(
 ) -> Result<()> {
     let refused = |reason: String| {
         let subject = write.subject(name);
-        // Upstream names the kind where the collection belongs.
+        // kube-apiserver puts the kind where the resource belongs.
         let resource =
             GroupResource { group: subject.kind.group.clone(), resource: subject.kind.kind.clone() };
         Error::Conflict { subject: Box::new(Subject { resource, ..*subject }), reason }

@@ -1,6 +1,6 @@
-//! Whether an object is still the one somebody remembers, looked up without reading all of it.
+//! Checks whether an object still exists, without decoding all of it.
 //!
-//! Asked for every request that comes with a token, of each object the token ends with.
+//! Called for each request with a token, for each object to which the token is bound.
 
 use coracle_meta::object::Meta;
 use coracle_meta::time::Time;
@@ -13,17 +13,17 @@ use crate::keys;
 use crate::kind::Kind;
 use crate::scan;
 
-/// One object among all that ever had its name.
+/// Identity and state of an existing object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Existing {
-    /// What tells it apart from the others.
+    /// The UID.
     pub uid: String,
-    /// When it goes, if it is going.
+    /// The deletion timestamp, if the object is terminating.
     pub deletion_timestamp: Option<Time>,
 }
 
 impl Cluster {
-    /// Which object has this name now, if any.
+    /// Identity and state of the object with this name, if it exists.
     ///
     /// # Errors
     /// If the store fails.
@@ -36,7 +36,7 @@ impl Cluster {
 fn existing(entry: &Entry) -> Result<Existing> {
     let json = entry.value_bytes();
     let text = |field| scan::text(&json, &["metadata", field]);
-    // What goes is read with more care, and is rare.
+    // Terminating objects are rare, and are parsed.
     if let (Some(uid), Some("")) = (text("uid"), text("deletionTimestamp")) {
         return Ok(Existing { uid: uid.to_owned(), deletion_timestamp: None });
     }

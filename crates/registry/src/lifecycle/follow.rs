@@ -1,7 +1,7 @@
-//! All that is stored of an API group, and every change of it, for those who keep something made of it.
+//! Reads all objects of an API group and follows their changes, for caches that are built from them.
 //!
-//! Nobody has to wait for changes: what has arrived is there to be taken when it is needed. So following
-//! takes no task, and costs nothing while nobody asks.
+//! Changes are buffered and applied when the cache is used next. So following needs no task, and costs nothing while
+//! the cache is idle.
 
 use coracle_store::{Entry, RangeRequest, Watch, WatchEvent, WatchRequest};
 
@@ -10,26 +10,26 @@ use crate::error::Result;
 use crate::keys;
 use crate::kind::Kind;
 
-/// The changes of a group's objects. Dropping it ends it.
+/// A subscription to the changes of a group's objects. Dropping it ends it.
 pub struct GroupWatch {
-    /// What the keys of the group begin with.
+    /// Prefix of the keys of the group.
     group: String,
     watch: Watch,
 }
 
-/// An object, by its place.
+/// Namespace and name of an object, with its resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
-    /// The collection, such as `roles`.
+    /// The resource, such as `roles`.
     pub plural: &'a str,
-    /// Empty for kinds without.
+    /// Empty for cluster-scoped kinds.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
 }
 
 impl Cluster {
-    /// Tells all that is stored of a group, and gives what tells of changes since.
+    /// Calls `tell` for all objects of a group, and returns a watch of their changes since then.
     ///
     /// # Errors
     /// If the store fails.
@@ -42,7 +42,7 @@ impl Cluster {
         self.follow(prefix.clone(), prefix, tell).await
     }
 
-    /// The same for one kind alone.
+    /// The same for a single kind.
     ///
     /// # Errors
     /// If the store fails.
@@ -56,7 +56,7 @@ impl Cluster {
         self.follow(group, prefix, tell).await
     }
 
-    /// What begins so, in a group.
+    /// The same for all keys of a group with this prefix.
     async fn follow(
         &self,
         group: String,
@@ -76,12 +76,11 @@ impl Cluster {
 }
 
 impl GroupWatch {
-    /// Tells what has changed since the last time, as far as it is known here: an object, or none where
-    /// one is gone. Does not wait.
+    /// Calls `tell` for the changes that have arrived since the last call: with the object, or none if it was
+    /// deleted. Does not wait.
     ///
     /// # Errors
-    /// If so much has changed meanwhile that it is no longer known, or the store fails. Then there is
-    /// nothing more to come.
+    /// If events were dropped because too many have arrived, or the store fails. The watch has ended then.
     pub fn arrived(&mut self, mut tell: impl FnMut(Place<'_>, Option<&Entry>)) -> Result<()> {
         while let Some(event) = self.watch.next_arrived() {
             let event = event?;
@@ -136,7 +135,7 @@ mod tests {
         }
     }
 
-    /// What has arrived, once the store has told so much.
+    /// The first `count` changes.
     async fn arrived(watch: &mut GroupWatch, count: usize) -> Vec<String> {
         let mut seen = Vec::new();
         while seen.len() < count {
@@ -151,13 +150,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_there_is_told_and_then_what_changes() {
+    async fn follow_delivers_existing_objects_and_then_changes() {
         let cluster = Registry::in_memory().cluster("default").unwrap();
         cluster.create(&write(&ClusterRole, ""), json!({"metadata": {"name": "a"}})).await.unwrap();
-        let mut told = Vec::new();
-        let tell = |place: Place<'_>, _: &Entry| told.push(place.name.to_owned());
+        let mut names = Vec::new();
+        let tell = |place: Place<'_>, _: &Entry| names.push(place.name.to_owned());
         let mut watch = cluster.follow_group(GROUP, tell).await.unwrap();
-        assert_eq!(told, ["a"]);
+        assert_eq!(names, ["a"]);
         assert_eq!(arrived(&mut watch, 0).await, [""; 0]);
         cluster.create(&write(&Role, "ns"), json!({"metadata": {"name": "b"}})).await.unwrap();
         cluster.delete(&write(&ClusterRole, ""), "a", &DeleteOptions::default()).await.unwrap();
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_does_not_look_for_too_long_is_told_so() {
+    async fn follower_that_lags_behind_compaction_gets_an_error() {
         let cluster = Registry::in_memory().cluster("default").unwrap();
         let mut watch = cluster.follow_group(GROUP, |_, _| {}).await.unwrap();
         for number in 0..3 {

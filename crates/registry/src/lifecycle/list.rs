@@ -1,4 +1,4 @@
-//! Reading many objects, in pages of one snapshot.
+//! Listing objects, in pages of one snapshot.
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -14,21 +14,21 @@ use crate::error::{Error, Result};
 use crate::keys;
 use crate::kind::{Declaration, Kind, Scope};
 
-/// Entries looked at in one go while looking for those that are selected.
+/// Number of entries that are scanned at a time for a list with a selector.
 const SCAN_PAGE: usize = 500;
 
-/// What to list.
+/// Options of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// Which objects.
+    /// Label and field selectors.
     pub selection: Selection,
-    /// At most so many; 0: all.
+    /// Maximum number of objects; 0 for all.
     pub limit: usize,
-    /// Where the last page ended.
+    /// The continue token of the previous page.
     pub continue_token: Option<String>,
-    /// At exactly this revision.
+    /// The exact revision to read.
     pub exact: Option<Revision>,
-    /// The store must have come this far.
+    /// The minimum revision to read.
     pub not_older_than: Option<Revision>,
 }
 
@@ -37,11 +37,11 @@ pub struct ListOptions {
 pub struct Page {
     /// The objects.
     pub entries: Vec<Entry>,
-    /// The revision all of them are read at.
+    /// The revision of the snapshot.
     pub revision: Revision,
-    /// For the next page, if there is one.
+    /// The token for the next page, if there is one.
     pub continue_token: Option<String>,
-    /// How many are beyond this page; unknown with a selection.
+    /// Number of objects after this page; unknown with a selector.
     pub remaining: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ pub struct Page {
 struct Token {
     #[serde(rename = "v", default)]
     version: String,
-    /// Negative: at the latest revision.
+    /// Negative for the latest revision.
     #[serde(default)]
     rv: i64,
     #[serde(default)]
@@ -58,14 +58,14 @@ struct Token {
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
-/// Reads base64 as Go does, which ignores the bits of the last character that belong to no byte.
+/// Decodes base64 as Go does, which ignores unused bits of the last character.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 impl Cluster {
-    /// One page of the objects of a kind, in one namespace or in all.
+    /// Lists one page of the objects of a kind, in one namespace or in all.
     ///
     /// # Errors
-    /// If the revision is no longer kept or not made in time, or the token is malformed.
+    /// If the revision is compacted or is not reached in time, or the token is malformed.
     pub async fn list(&self, kind: &dyn Kind, namespace: &str, options: &ListOptions) -> Result<Page> {
         match self.list_now(kind, namespace, options).await {
             Err(Error::TooLargeRevision { requested, .. }) => {
@@ -97,7 +97,7 @@ impl Cluster {
         }
     }
 
-    /// How many objects of a kind there are, in all namespaces.
+    /// Number of objects of a kind in all namespaces.
     ///
     /// # Errors
     /// If the store fails.
@@ -114,7 +114,7 @@ impl Cluster {
         Ok(Page { entries: range.entries, revision: range.revision, continue_token, remaining })
     }
 
-    /// Looks at one portion after another until enough are selected.
+    /// Scans portions of the range until enough objects are selected.
     async fn selected_page(
         &self,
         kind: &dyn Kind,
@@ -150,15 +150,15 @@ impl Cluster {
     }
 }
 
-/// What the keys of all selected objects begin with, where that is more than the prefix of the
-/// list: a name asked for is looked up and not searched.
+/// The common prefix of the keys of all selected objects, if it is longer than the prefix of the list: with a field
+/// selector on the name, the list is a lookup.
 pub(super) fn within(declaration: &Declaration, namespace: &str, selection: &Selection) -> Option<String> {
     let name = selection.fields.requires_exact_match("metadata.name").filter(|name| !name.is_empty())?;
     let one_place = declaration.scope == Scope::Cluster || !namespace.is_empty();
     one_place.then(|| keys::key(declaration, namespace, name))
 }
 
-/// Where to begin, and when.
+/// The start key and the revision of a list.
 fn place(options: &ListOptions) -> Result<(Option<String>, At)> {
     let Some(text) = &options.continue_token else {
         let current = options.not_older_than.map_or(At::Latest, At::NotOlderThan);
@@ -171,12 +171,12 @@ fn place(options: &ListOptions) -> Result<(Option<String>, At)> {
     Ok((Some(token.start), at))
 }
 
-/// Reads a token, or says what is wrong with it in upstream's words.
+/// Decodes a continue token; errors have the messages of kube-apiserver.
 fn read_token(text: &str) -> Result<Token, String> {
     let bytes = LENIENT.decode(text).map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-            // Go names where the last, incomplete group of four begins.
+            // Go reports the start of the last, incomplete group of four.
             _ => text.len() / 4 * 4,
         };
         format!("illegal base64 data at input byte {at}")
@@ -192,7 +192,7 @@ fn read_token(text: &str) -> Result<Token, String> {
     if token.start.is_empty() {
         return Err(format!("encoded start key empty (version {TOKEN_VERSION})"));
     }
-    // A key that leads elsewhere.
+    // A path that would leave the prefix.
     if token.start.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(token.start);
     }

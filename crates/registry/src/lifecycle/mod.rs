@@ -1,19 +1,19 @@
-//! One life cycle for all kinds: what happens to an object from its creation to its end.
+//! The generic life cycle of objects of all kinds: create, read, update, delete, list, watch.
 //!
-//! Kinds say what is particular about them through [`crate::Kind`]; nothing here knows any.
+//! Kinds customize it through the hooks of [`crate::Kind`]; no code here depends on a particular kind.
 
+mod all_clusters;
 mod commit;
 mod create;
 mod delete;
 mod dependency;
-mod everywhere;
 mod existing;
 mod follow;
 mod list;
 mod namespace_label;
 mod owner_references;
 mod ownership;
-mod prepared;
+mod prepare;
 mod read;
 mod rewrite;
 mod scale;
@@ -22,8 +22,8 @@ mod sent_body;
 mod update;
 mod watch;
 
+pub use all_clusters::{ALL_CLUSTERS, AllClustersPage, Found};
 pub use delete::{DeleteOptions, Deletion, Propagation};
-pub use everywhere::{EVERYWHERE, EverywherePage, Found};
 pub use existing::Existing;
 pub use follow::{GroupWatch, Place};
 pub use list::{ListOptions, Page};
@@ -49,13 +49,13 @@ use crate::form::ObjectForm;
 use crate::identity::Identity;
 use crate::kind::{Declaration, Generation, Kind, NameRule, Scope};
 
-/// Finalizers that need no prefix.
+/// Finalizers that are valid without a domain prefix.
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
-/// An object that was written, or would have been.
+/// An object that was written, or would have been in a dry run.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// Its JSON.
+    /// The JSON of the object.
     pub json: Bytes,
     /// The revision of its last write.
     pub revision: Revision,
@@ -67,43 +67,43 @@ impl From<&Entry> for Object {
     }
 }
 
-/// What a write is about, and on whose behalf.
+/// A write: the kind, the namespace, the user and the options of a request.
 #[derive(Clone, Copy)]
 pub struct Write<'a> {
     /// The kind.
     pub kind: &'a dyn Kind,
-    /// The group and version of the object as it is here, such as `apps/v1`.
+    /// Group and version of the given object, such as `apps/v1`.
     pub api_version: &'a str,
-    /// The version in which the client speaks, such as `v1`.
+    /// API version of the request, such as `v1`.
     pub served_version: &'a str,
-    /// The namespace of the request; empty for kinds without.
+    /// Namespace of the request; empty for cluster-scoped kinds.
     pub namespace: &'a str,
-    /// The part that is written, such as `status`; empty for the object itself.
+    /// Subresource, such as `status`; empty for the object itself.
     pub subresource: &'a str,
-    /// Who owns the fields that are written.
+    /// Field manager of the write.
     pub manager: &'a str,
-    /// Who asks for it.
+    /// The user.
     pub requester: &'a Identity,
-    /// Everything but the write itself.
+    /// Whether to do everything except to store the result.
     pub dry_run: bool,
-    /// Where to note what the audit log should know, if there is one.
+    /// Audit annotations of the request, if it is audited.
     pub audit: Option<&'a AuditAnnotations>,
     /// The body of the request, for messages; none if there is no request or it has no object.
     pub sent: Option<&'a dyn SentBody>,
 }
 
 impl<'a> Write<'a> {
-    /// What is written looks like.
+    /// The form of the given object.
     fn form(&self) -> ObjectForm<'a> {
         ObjectForm::stored(self.kind, split_api_version(self.api_version), self.subresource)
     }
 
-    /// What is stored, as the kind's hooks see it.
+    /// Decodes a stored object into the form that the kind's hooks see.
     fn read(&self, entry: &Entry) -> Result<Value> {
         read(self.kind, entry)
     }
 
-    /// What is to be stored of an object.
+    /// Encodes an object for the store.
     fn encoded(&self, object: &Value) -> Encoded {
         Encoded::of(&self.kind.to_stored(object))
     }
@@ -125,10 +125,10 @@ impl<'a> Write<'a> {
     }
 }
 
-/// The object of an entry as a tree, as it is stored.
+/// Decodes an entry into a tree, in the stored form.
 ///
 /// # Errors
-/// If it is none.
+/// If the entry is not valid JSON.
 pub fn tree(entry: &Entry) -> Result<Value> {
     go_json::from_stored(&entry.value_bytes()).map_err(|error| Error::Corrupt {
         key: String::from_utf8_lossy(entry.key()).into_owned(),
@@ -136,19 +136,19 @@ pub fn tree(entry: &Entry) -> Result<Value> {
     })
 }
 
-/// The object of an entry as a tree, as those who know its kind see it.
+/// Decodes an entry into a tree, in the form that hooks and clients see.
 pub(crate) fn read(kind: &dyn Kind, entry: &Entry) -> Result<Value> {
     let stored = tree(entry)?;
     let as_stored = kind.reads_as_stored(&entry.value_bytes(), entry.mod_revision());
     Ok(if as_stored { stored } else { kind.read_stored(stored) })
 }
 
-/// The metadata of an object that is being written; added where it is absent.
+/// The metadata of an object that is being written; added if it is absent.
 fn meta_mut(object: &mut Value) -> Result<MetaMut<'_>> {
     MetaMut::of(object).ok_or_else(|| Error::BadRequest("the object's metadata is not an object".into()))
 }
 
-/// Whether what the kind calls its content has changed.
+/// Whether an update increments `metadata.generation`.
 fn content_changed(generation: Generation, new: &Value, old: &Value) -> bool {
     let spec = || new.get("spec") != old.get("spec");
     match generation {
@@ -172,14 +172,14 @@ fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
     object.as_object().into_iter().flatten().filter(move |(name, _)| !apart.contains(&name.as_str()))
 }
 
-/// What is wrong with an object's metadata, whatever its kind.
+/// Validation errors of metadata, including finalizers without a prefix.
 fn metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
     let mut errors = generic_metadata_errors(declaration, object);
     errors.extend(finalizer_prefix_errors(declaration, object));
     errors
 }
 
-/// What is wrong with metadata by the rules for all kinds.
+/// Validation errors of metadata by the rules for all kinds.
 fn generic_metadata_errors(declaration: &Declaration, object: &Value) -> ErrorList {
     let rule = match declaration.names {
         NameRule::DnsSubdomain => name::object_dns_subdomain,
@@ -193,7 +193,7 @@ fn generic_metadata_errors(declaration: &Declaration, object: &Value) -> ErrorLi
     validate_object_meta(Meta::of(object), namespaced, rule, &Path::root("metadata"))
 }
 
-/// Finalizers that need a prefix and have none.
+/// Errors for finalizers that need a domain prefix and have none.
 fn finalizer_prefix_errors(declaration: &Declaration, object: &Value) -> ErrorList {
     let mut errors = ErrorList::new();
     if !declaration.prefixed_finalizers {

@@ -1,9 +1,9 @@
-//! Owners that are named more than once: each is kept once, and the client is told.
+//! Removal of duplicate owner references, with a warning.
 
 use serde_json::Value;
 
-/// When owners were looked at. Upstream does so for objects that are sent whole before and after
-/// admission may have changed them, and for others after that.
+/// When duplicates were removed. kube-apiserver does it before and after mutating admission for objects that are sent
+/// as a whole, and only after it for patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     AsSent,
@@ -19,23 +19,23 @@ impl Stage {
     }
 }
 
-/// Leaves each owner once. Returns what the client should know if one was there again.
+/// Removes duplicate owner references. Returns a warning if there were any.
 pub(super) fn keep_each_once(object: &mut Value, stage: Stage) -> Option<String> {
     let Some(Value::Array(owners)) = object.pointer_mut("/metadata/ownerReferences") else { return None };
-    // Every write comes by here, and nearly none names two.
+    // Fast path: hardly any object has two owners.
     if owners.len() < 2 {
         return None;
     }
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut unique: Vec<Value> = Vec::with_capacity(owners.len());
     let mut again: Vec<String> = Vec::new();
     for owner in std::mem::take(owners) {
-        if kept.contains(&owner) {
+        if unique.contains(&owner) {
             again.push(owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
         } else {
-            kept.push(owner);
+            unique.push(owner);
         }
     }
-    *owners = kept;
+    *owners = unique;
     (!again.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, \
@@ -53,13 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_owner_again_is_left_out() {
+    fn only_equal_owner_references_are_removed() {
         let (a, other) = (json!({"uid": "a", "name": "x"}), json!({"uid": "a", "name": "y"}));
         let mut object = json!({"metadata": {"ownerReferences": [a, other, a]}});
-        let told = keep_each_once(&mut object, Stage::AfterAdmission).unwrap();
+        let warning = keep_each_once(&mut object, Stage::AfterAdmission).unwrap();
         assert!(
-            told.contains("entries after mutating admission happens; ") && told.ends_with(": a"),
-            "{told}"
+            warning.contains("entries after mutating admission happens; ") && warning.ends_with(": a"),
+            "{warning}"
         );
         assert_eq!(object, json!({"metadata": {"ownerReferences": [a, other]}}));
         assert_eq!(keep_each_once(&mut object, Stage::AsSent), None);

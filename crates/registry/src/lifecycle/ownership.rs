@@ -1,4 +1,4 @@
-//! Who owns which fields: kept with every write.
+//! Field ownership (`managedFields`), updated with every write.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ use crate::error::{Error, Result};
 use crate::form::ObjectForm;
 use crate::kind::StatusMetadata;
 
-/// Whose writes are noted, to what, and in which form.
+/// The managers, forms and fields by which a write updates field ownership.
 pub(super) struct Ownership<'a> {
-    /// In which the client writes: what it owns is told by the names that fields have there.
+    /// The form in which the client writes; managed fields refer to its field names.
     served: ObjectForm<'a>,
-    /// In which objects are here.
+    /// The form of the given objects.
     stored: ObjectForm<'a>,
-    /// The group and version in which the client writes.
+    /// Group and version of the client's form.
     api_version: Cow<'a, str>,
     subresource: &'a str,
     manager: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Ownership<'a> {
 }
 
 impl<'a> Ownership<'a> {
-    /// Of an object, or of what is sent to one of its parts.
+    /// The ownership for the object or subresource of a write.
     pub(super) fn of(write: &Write<'a>) -> Self {
         let served = ObjectForm::new(write.kind, write.served_version, write.subresource);
         let api_version = served.api_version();
@@ -41,9 +41,9 @@ impl<'a> Ownership<'a> {
         }
     }
 
-    /// Takes note that `new` is written over `live`.
+    /// Updates the ownership of fields after an update from `live` to `new`.
     pub(super) fn track(&self, live: Option<&Value>, new: Value, now: Time) -> Value {
-        // A kind without schema keeps no such notes.
+        // Ownership requires a schema.
         if self.served.schema().is_none() {
             return new;
         }
@@ -53,8 +53,8 @@ impl<'a> Ownership<'a> {
         let note =
             |new: Value| self.with_manager(|manager| manager.update_no_errors(live.as_deref(), new, &writer));
         let mut tracked = if self.served.is_converted() {
-            let told = note(self.served.of_stored(Cow::Borrowed(&new)).into_owned());
-            with_owners_of(new, &told)
+            let source = note(self.served.of_stored(Cow::Borrowed(&new)).into_owned());
+            with_owners_of(new, &source)
         } else {
             note(new)
         };
@@ -62,7 +62,7 @@ impl<'a> Ownership<'a> {
         tracked
     }
 
-    /// Merges an applied configuration, which is in the form in which the client writes, into `live`.
+    /// Merges an applied configuration, which has the client's form, into `live`.
     pub(super) fn apply(
         &self,
         live: Option<&Value>,
@@ -89,8 +89,8 @@ impl<'a> Ownership<'a> {
         }
     }
 
-    /// What was merged into `before`, which is `live` in another form. If that changed nothing, `live` is as it was,
-    /// which it might not be after a conversion there and back.
+    /// The result of merging into `before`, which is `live` in the client's form. If the merge changed nothing, the
+    /// result is `live`, because a conversion there and back might change it.
     fn converted(&self, live: &Value, before: Value, merged: Value, config: &Value) -> Result<Value> {
         if with_owners_of(before, &merged) == merged {
             return Ok(with_owners_of(live.clone(), &merged));
@@ -98,7 +98,7 @@ impl<'a> Ownership<'a> {
         self.conform(merged, config)
     }
 
-    /// Brings what was merged into the form of its type, and into that in which objects are here.
+    /// Conforms a merged object to the schema, and converts it into the stored form.
     fn conform(&self, object: Value, config: &Value) -> Result<Value> {
         let converted = self.served.convert(object).map(|decoded| self.served.to_stored(decoded.object));
         let settled = converted.map(|mut object| {
@@ -131,19 +131,19 @@ impl<'a> Ownership<'a> {
 }
 
 impl Cluster {
-    /// Notes who owns what of an object that is answered and not kept.
+    /// Sets the managed fields of an object that is returned but not stored.
     pub fn note_ownership(&self, write: &Write<'_>, object: Value) -> Value {
         Ownership::of(write).track(None, object, self.now())
     }
 }
 
-/// What the write, which is in this version, does not touch whatever it says: nobody comes to own that, nor loses it
-/// in another version.
+/// Fields that the write never changes, in the version of the client and in all others: no manager gets to own them
+/// by this write, nor loses them.
 fn reset_fields(write: &Write<'_>, api_version: &str) -> ResetFields {
     let declaration = write.declaration();
     let usual = || {
         let mut fields: Vec<&[&str]> = Vec::new();
-        let kept: Vec<[&str; 2]>;
+        let kept_paths: Vec<[&str; 2]>;
         match write.subresource {
             "" if declaration.has_status() => fields.push(&["status"]),
             "status" => {
@@ -151,8 +151,8 @@ fn reset_fields(write: &Write<'_>, api_version: &str) -> ResetFields {
                 match declaration.status_metadata {
                     StatusMetadata::Kept => fields.push(&["metadata"]),
                     other => {
-                        kept = other.kept_fields().iter().map(|field| ["metadata", *field]).collect();
-                        fields.extend(kept.iter().map(<[&str; 2]>::as_slice));
+                        kept_paths = other.kept_fields().iter().map(|field| ["metadata", *field]).collect();
+                        fields.extend(kept_paths.iter().map(<[&str; 2]>::as_slice));
                     }
                 }
             }
@@ -171,10 +171,10 @@ fn reset_fields(write: &Write<'_>, api_version: &str) -> ResetFields {
     in_others.with(api_version, filter)
 }
 
-/// An object with the owners that another form of it tells.
-fn with_owners_of(mut object: Value, told: &Value) -> Value {
+/// The object with the managed fields of another form of it.
+fn with_owners_of(mut object: Value, source: &Value) -> Value {
     if let Some(mut meta) = MetaMut::of(&mut object) {
-        meta.set_managed_fields(Meta::of(told).managed_fields().to_vec());
+        meta.set_managed_fields(Meta::of(source).managed_fields().to_vec());
     }
     object
 }

@@ -1,4 +1,4 @@
-//! Reading one object, and waiting for a revision to read at.
+//! Reading one object, and waiting for a revision.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::error::{Error, Result, Subject};
 use crate::keys;
 use crate::kind::Kind;
 
-/// How long a reader waits for a revision that has not been made yet, as in upstream
-/// (`blockTimeout` in `pkg/storage/cacher/watch_cache.go` of k8s.io/apiserver).
+/// How long a read waits for a future revision, as in kube-apiserver (`blockTimeout` in
+/// `pkg/storage/cacher/watch_cache.go` of k8s.io/apiserver).
 pub(super) const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
 
 impl Cluster {
-    /// One object, at the latest revision, or in any state that is not older than a revision. If the store has not
-    /// come that far, it is waited for.
+    /// Reads one object, at the latest revision or at one that is not older than a given revision. Waits if the store
+    /// has not reached that revision yet.
     ///
     /// # Errors
-    /// If there is none, or the revision is not made in time.
+    /// If the object does not exist, or the revision is not reached in time.
     pub async fn get(
         &self,
         kind: &dyn Kind,
@@ -41,8 +41,8 @@ impl Cluster {
         Ok(Object { json: entry.value(), revision: entry.mod_revision() })
     }
 
-    /// Waits until a change of this cluster has this revision or a later one, but not longer than
-    /// `limit`. Who asked has to look again: the revision may have come with a change elsewhere.
+    /// Waits for a change in this cluster at this revision or a later one, for at most `limit`. The caller must read
+    /// again in any case: the revision may belong to a change elsewhere.
     pub(super) async fn wait_for(&self, revision: Revision, limit: Duration) -> Result<()> {
         let mut changes = self.store.watch(WatchRequest::prefix([]).from(revision)).await?;
         match tokio::time::timeout(limit, changes.next()).await {

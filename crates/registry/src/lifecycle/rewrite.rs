@@ -1,5 +1,4 @@
-//! Writes of the system itself: what is there becomes what it should be, and neither the rules for
-//! clients nor the ownership of fields are concerned.
+//! Internal writes of the server, without admission, validation or updates of field ownership.
 
 use coracle_meta::object::Meta;
 use serde_json::Value;
@@ -10,20 +9,20 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::keys;
 
-/// Which object is meant, beyond its name.
+/// Preconditions of a write on the stored object.
 #[derive(Clone, Debug, Default)]
 pub struct Preconditions {
-    /// Only the object with this uid.
+    /// The required UID.
     pub uid: Option<String>,
-    /// Only the object in this state.
+    /// The required resourceVersion.
     pub resource_version: Option<String>,
 }
 
 impl Cluster {
-    /// Changes an object as `change` says, which may be asked again with a newer state.
+    /// Changes an object by `change`, which is called again with the newer object after a conflict.
     ///
     /// # Errors
-    /// If there is none, it is not the one that is meant, or `change` refuses.
+    /// If the object does not exist, a precondition fails, or `change` returns an error.
     pub async fn rewrite(
         &self,
         write: &Write<'_>,

@@ -1,4 +1,4 @@
-//! Writes to the Scale of an object: they change how many there are to be, and nothing else.
+//! Writes to the scale subresource.
 
 use coracle_meta::apply::{ManagedFields, ScaleOwnership};
 use coracle_meta::field::{ErrorList, FieldError, Path};
@@ -14,11 +14,10 @@ use crate::error::{Error, Result, Subject};
 use crate::scale::{self, ScalePaths};
 
 impl Cluster {
-    /// Changes the Scale of an object. What comes back is the object.
+    /// Updates the Scale of an object. Returns the object.
     ///
     /// # Errors
-    /// If there is no such object, it has changed, or its Scale may not become what it is to
-    /// become.
+    /// If the object does not exist, has changed, or the Scale is invalid.
     pub async fn update_scale(
         &self,
         write: &Write<'_>,
@@ -67,7 +66,7 @@ impl Cluster {
         };
         ensure_namespace(&mut meta_mut(&mut scale)?, write.namespace)?;
         check_name(&scale, name)?;
-        // What was not said has to be said now.
+        // A required count that was not set must be set now.
         if let Some(path) = paths.unsaid(&object)
             && scale.pointer("/spec/replicas").is_none()
             && matches!(change, Change::Patch(_) | Change::Apply { .. })
@@ -77,9 +76,9 @@ impl Cluster {
         let replicas = check(write, name, paths, &scale, &object)?;
 
         paths.set_replicas(&mut object, replicas);
-        let told = ManagedFields::decode(scale.pointer("/metadata/managedFields")).unwrap_or_default();
-        set_managed_fields(&mut object, owned.of_object(told))?;
-        // Who does not say which state they have seen mean this one.
+        let managed = ManagedFields::decode(scale.pointer("/metadata/managedFields")).unwrap_or_default();
+        set_managed_fields(&mut object, owned.of_object(managed))?;
+        // A Scale without a resourceVersion refers to the object that was read.
         let seen = scale.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
         if !seen.is_empty() {
             meta_mut(&mut object)?.set_resource_version(seen);
@@ -88,7 +87,7 @@ impl Cluster {
     }
 }
 
-/// None to be is the same as nothing said, of which nobody is the owner.
+/// Removes a count of zero, which is equal to an absent count and has no manager.
 fn normal(mut scale: Value) -> Value {
     if scale::replicas(&scale) == 0
         && let Some(spec) = scale.get_mut("spec").and_then(Value::as_object_mut)
@@ -98,10 +97,10 @@ fn normal(mut scale: Value) -> Value {
     scale
 }
 
-/// How many there are to be, if that may be said.
+/// Validates a Scale and returns its count.
 fn check(write: &Write<'_>, name: &str, paths: &ScalePaths, scale: &Value, object: &Value) -> Result<i64> {
     let replicas = scale::replicas(scale);
-    // Where the object says that it has one, the object is judged and not its Scale.
+    // If the kind requires the count, the object is validated instead of its Scale.
     if replicas < 0 && paths.is_said.is_none() {
         let detail = "must be greater than or equal to 0";
         let error = FieldError::invalid(&Path::root("spec.replicas"), replicas, detail);

@@ -1,5 +1,5 @@
-//! Which objects count, answered from stored bytes: names and namespaces from the key, labels
-//! and plain fields by a scan, and only what is left from a tree.
+//! Label and field selectors on stored bytes: names and namespaces are read from the key, labels and simple fields by
+//! a scan, and only the remaining fields from a parsed tree.
 
 use std::cell::OnceCell;
 
@@ -14,9 +14,8 @@ use crate::error::Result;
 use crate::kind::{Declaration, Kind, Scope};
 use crate::scan;
 
-/// Fields whose value in a selector is the text at their path, by group and resource. Those of other kinds are
-/// asked of [`Kind::selectable_value`], which is right for these too, but needs a tree. A test
-/// compares both.
+/// Fields for field selectors whose value is the string at their path, by group and resource.
+/// [`Kind::selectable_value`] gives the same values, but needs a parsed tree. A test compares both.
 const PLAIN_FIELDS: &[(&str, &str, &[&str])] = &[
     (
         "",
@@ -37,12 +36,12 @@ const PLAIN_FIELDS: &[(&str, &str, &[&str])] = &[
     ("resource.k8s.io", "resourceslices", &["spec.nodeName", "spec.driver"]),
 ];
 
-/// Which objects count.
+/// Label and field selectors.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// By labels.
+    /// The label selector.
     pub labels: labels::Selector,
-    /// By fields.
+    /// The field selector.
     pub fields: fields::Selector,
 }
 
@@ -53,12 +52,12 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Whether all objects count.
+    /// Whether the selectors match all objects.
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Whether an object counts.
+    /// Whether an object matches.
     pub fn matches(&self, kind: &dyn Kind, object: &Value) -> bool {
         let meta = Meta::of(object);
         let by_labels = self.labels.is_everything() || self.labels.matches(&meta.labels());
@@ -73,7 +72,7 @@ impl Selection {
             })
     }
 
-    /// Whether a stored object counts.
+    /// Whether a stored object matches.
     pub(super) fn selects(&self, kind: &dyn Kind, entry: &Entry) -> Result<bool> {
         if self.is_everything() {
             return Ok(true);
@@ -85,14 +84,14 @@ impl Selection {
         }
     }
 
-    /// `None` if only a tree can tell.
+    /// `None` if only a parsed tree can tell.
     fn selects_by_scan(&self, declaration: &Declaration, entry: &Entry) -> Option<bool> {
         let mut certain = true;
         let stored = OnceCell::new();
         let bytes = || stored.get_or_init(|| entry.value_bytes());
-        // What the requirement before asked for: `a!=b,a!=c` is common.
+        // Value of the previous requirement's field: `a!=b,a!=c` is common.
         let mut last = ("", None);
-        // First what is cheap: most objects that do not count are gone after this.
+        // Cheap requirements first: they exclude most objects that do not match.
         for requirement in self.fields.requirements() {
             let field = &*requirement.field;
             if last.0 != field {
@@ -139,7 +138,7 @@ fn plain_field<'a>(declaration: &Declaration, bytes: &'a [u8], field: &str) -> O
     }
 }
 
-/// The last part of the key.
+/// The last segment of the key.
 fn name(entry: &Entry) -> &str {
     parts(entry).next().unwrap_or_default()
 }
@@ -152,7 +151,7 @@ fn namespace<'a>(declaration: &Declaration, entry: &'a Entry) -> &'a str {
 }
 
 fn parts(entry: &Entry) -> impl Iterator<Item = &str> {
-    // Keys are made of texts.
+    // All keys are valid UTF-8.
     std::str::from_utf8(entry.key()).unwrap_or_default().rsplit('/')
 }
 
@@ -182,9 +181,9 @@ mod tests {
         })
     }
 
-    /// For every kind, its samples, and every field and label: bytes and trees agree.
+    /// For every kind, its samples, and every field and label: the scan agrees with the parsed tree.
     #[test]
-    fn bytes_and_trees_agree() {
+    fn selection_by_scan_agrees_with_selection_by_tree() {
         for kind in BUILT_IN {
             let declaration = kind.declaration();
             for sample in kind.samples().valid {

@@ -1,20 +1,20 @@
-//! Empty lists and maps in messages.
+//! Empty lists and maps in error messages.
 //!
-//! Objects are decoded into the form in which they are stored, which has no empty lists and maps where absent ones
-//! mean the same. kube-apiserver drops them later, so its messages print `[]` or `{}` where the client sent that, and
-//! `null` where the field was absent.
+//! Objects are decoded into the stored form, which omits empty lists and maps where absent ones mean the same.
+//! kube-apiserver drops them later, so its messages print `[]` or `{}` where the client sent that, and `null` where
+//! the field was absent.
 
 use coracle_meta::field::ErrorList;
 use serde_json::Value;
 
 /// The body of a request as the client sent it.
 pub trait SentBody: Send + Sync {
-    /// The JSON of the object in the body, if there is one that is small enough to be read again.
+    /// The JSON of the object in the body; none if there is no object or it is too large to be parsed again.
     fn untyped(&self) -> Option<Value>;
 }
 
-/// Validates an object. If it is invalid, validates it again with the empty lists and maps that were sent and returns
-/// those messages, unless there are other errors then.
+/// Validates an object. If it is invalid, validates it again with the empty lists and maps of the body and returns
+/// those messages, unless the errors differ in more than the printed values.
 pub(super) fn validated(
     object: &Value,
     sent: Option<&dyn SentBody>,
@@ -35,7 +35,7 @@ pub(super) fn validated(
     if are_same { reprinted } else { errors }
 }
 
-/// Adds the empty lists and maps of `sent` where `object` lacks them. Returns whether there were any.
+/// Adds the empty lists and maps of `sent` that `object` lacks. Returns whether there were any.
 fn restore_empty(object: &mut Value, sent: &Value) -> bool {
     match (object, sent) {
         (Value::Object(fields), Value::Object(sent)) => {

@@ -1,4 +1,4 @@
-//! Changing an object: the one read–change–write loop.
+//! Updating objects: the read–change–write loop.
 
 use coracle_meta::apply::unchanged_but_for_times;
 use coracle_meta::field::{ErrorList, Path};
@@ -17,7 +17,7 @@ use super::{
     metadata_errors,
 };
 use crate::admission::{Attributes, Operation};
-use crate::claim::Taken;
+use crate::allocation::AllocatedSet;
 use crate::cluster::Cluster;
 use crate::condition::Conditions;
 use crate::encode::Encoded;
@@ -25,67 +25,67 @@ use crate::error::{Error, Result, Subject};
 use crate::keys;
 use crate::kind::{Generation, Kind, StatusMetadata};
 
-/// From what is there to what is to be.
+/// Computes the new object from the old one.
 type Patch<'a> = &'a (dyn Fn(Value) -> Result<Value> + Send + Sync);
 
-/// How an object is to change.
+/// The change of an update.
 pub enum Change<'a> {
-    /// To this, whatever it is.
+    /// PUT: replaces the object.
     Replace(Value),
-    /// By a patch, which may be applied several times, to newer and newer states.
+    /// PATCH: a function that is called again with a newer object after a conflict.
     Patch(Patch<'a>),
-    /// By something else that may be done several times, and that has noted who owns what.
+    /// Like `Patch`, but the function has already updated the field ownership.
     Tracked(Patch<'a>),
-    /// By server-side apply.
+    /// Server-side apply.
     Apply {
-        /// What the applier wants.
+        /// The applied configuration.
         config: &'a Value,
-        /// Also what others own.
+        /// Whether to take over fields that other managers own.
         force: bool,
-        /// Asked once it has been merged, and whenever it is merged again: what is wrong with it
-        /// beyond that is told after conflicts.
+        /// Called after each merge. Returns errors of the configuration that are reported only after conflicts with
+        /// other managers.
         once_merged: &'a (dyn Fn() -> Result<()> + Send + Sync),
     },
 }
 
-/// What an update came to.
+/// Result of an update.
 #[derive(Clone, Debug)]
 pub struct Updated {
-    /// The object as it is now.
+    /// The object after the update.
     pub object: Object,
-    /// Whether it did not exist before.
+    /// Whether the update created the object.
     pub created: bool,
-    /// What the client should know although it was allowed.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// What an object found is to become.
+/// The next state of an existing object.
 enum Next {
     Same(Object),
     Changed(Value),
-    /// Its last finalizer has gone.
+    /// The last finalizer is gone, so the object is deleted.
     Over(Value),
 }
 
-/// An object that was changed and has not been checked.
+/// A changed object before admission and validation.
 struct Changed {
     new: Value,
-    /// What the client should know.
+    /// Warnings for the client.
     warnings: Vec<String>,
 }
 
 impl Cluster {
-    /// Changes an object.
+    /// Updates an object.
     ///
     /// # Errors
-    /// If it does not exist, has changed, or may not become what it is to become.
+    /// If it does not exist, has changed since the client read it, is invalid, or is rejected by admission.
     pub async fn update(&self, write: &Write<'_>, name: &str, change: &Change<'_>) -> Result<Updated> {
         if let Change::Replace(object) = change {
             check_name(object, name)?;
         }
         let key = keys::key(write.declaration(), write.namespace, name);
         let mut attempts = self.attempts(write.declaration(), key, Known::Probable).await?;
-        attempts.learn_ranges(write.kind).await?;
+        attempts.load_ranges(write.kind).await?;
         loop {
             let attempt = self.try_update(write, name, change, &mut attempts).await;
             if let Some(updated) = attempts.settle(attempt).await? {
@@ -94,7 +94,7 @@ impl Cluster {
         }
     }
 
-    /// One attempt; `None` if another writer was faster.
+    /// One attempt; `None` after a conflict with another writer.
     async fn try_update(
         &self,
         write: &Write<'_>,
@@ -127,7 +127,7 @@ impl Cluster {
         let Some(outcome) = attempts.carry_out(planned).await? else { return Ok(None) };
         let before = outcome.previous.as_ref().map_or(outcome.revision, Entry::mod_revision);
         let revision = if outcome.changed { outcome.revision } else { before };
-        // What was not written for the first time has no revision.
+        // An object that a dry run would have created has no revision.
         let unstored = outcome.previous.is_none() && !outcome.changed;
         let json = if unstored { encoded.unstored() } else { encoded.stamped(revision) };
         let object = Object { json, revision };
@@ -139,7 +139,7 @@ impl Cluster {
         write: &Write<'_>,
         name: &str,
         change: &Change<'_>,
-        taken: &Taken,
+        taken: &AllocatedSet,
         conditions: &Conditions,
     ) -> Result<(Next, Vec<String>)> {
         let (object, tracking) = match change {
@@ -166,13 +166,13 @@ impl Cluster {
             }
             _ => return Err(Error::NotFound(write.subject(name))),
         };
-        let candidate = Candidate { object, shown: name, tracking };
+        let candidate = Candidate { object, display_name: name, tracking };
         let (object, warnings) = self.prepare_new(write, candidate, taken, conditions).await?;
         check_name(&object, name)?;
         Ok((Next::Changed(object), warnings))
     }
 
-    /// What the object becomes by the change alone.
+    /// Applies the change to the old object.
     fn changed(
         &self,
         write: &Write<'_>,
@@ -205,11 +205,11 @@ impl Cluster {
         write.kind.set_defaults(&mut new);
         write.kind.set_default_times(&mut new, self.now());
         if matches!(change, Change::Replace(_) | Change::Patch(_)) {
-            // Whoever writes owns what it wrote, and not what admission adds.
+            // The manager owns the fields that it sent, without those that admission adds.
             new = ownership.track(Some(old), new, self.now());
         }
-        // Not before owners are noted: another version may tell of the status elsewhere, where a write without one
-        // takes it from its owners.
+        // After tracking: in another version the status may be in another place, where a write without a status takes
+        // its fields from their owners.
         if write.subresource.is_empty() && write.declaration().has_status() {
             carry_over(&mut new, old, "status");
         }
@@ -222,7 +222,7 @@ impl Cluster {
         name: &str,
         changed: Changed,
         (old, entry): (&Value, &Entry),
-        taken: &Taken,
+        taken: &AllocatedSet,
         conditions: &Conditions,
     ) -> Result<(Next, Vec<String>)> {
         let Changed { mut new, mut warnings } = changed;
@@ -257,15 +257,14 @@ impl Cluster {
         Ok((next, warnings))
     }
 
-    /// Notes what follows from the change, and checks that the object may become so. `errors` are those that were
-    /// found before.
+    /// Updates generation and allocations, and validates the new object. `errors` were found before.
     fn finish_change(
         &self,
         write: &Write<'_>,
         name: &str,
         mut new: Value,
         (old, entry): (&Value, &Entry),
-        taken: &Taken,
+        taken: &AllocatedSet,
         mut errors: ErrorList,
     ) -> Result<Value> {
         let declaration = write.declaration();
@@ -288,14 +287,14 @@ impl Cluster {
         Ok(new)
     }
 
-    /// A revision in the body says which state the client has seen.
+    /// Optimistic concurrency: compares the resourceVersion of the body with that of the stored object.
     fn check_revision(&self, write: &Write<'_>, name: &str, new: &Value, entry: &Entry) -> Result<()> {
         let wanted = Meta::of(new).resource_version();
         if wanted == entry.mod_revision().to_string() {
             return Ok(());
         }
         match if wanted.is_empty() { Ok(0) } else { wanted.parse::<u64>() } {
-            // No state in particular.
+            // The client accepts any state.
             Ok(0) if write.declaration().unconditional_update => Ok(()),
             Ok(0) => Err(Error::ResourceVersionRequired(write.subject(name))),
             Ok(_) => Err(Error::Modified(write.subject(name))),
@@ -309,7 +308,7 @@ impl Cluster {
 
 fn update_errors(write: &Write<'_>, new: &Value, old: &Value) -> ErrorList {
     let declaration = write.declaration();
-    // kube-apiserver checks for all kinds, checks again for most, and reports all that it finds.
+    // kube-apiserver validates metadata for all kinds and again for most, and reports all errors, also repeated ones.
     let mut errors = generic_metadata_errors(declaration, new);
     let metadata = Path::root("metadata");
     errors.extend(validate_object_meta_update(Meta::of(new), Meta::of(old), &metadata));
@@ -347,11 +346,11 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<()> {
     }))
 }
 
-/// What is told to be wrong: an object without a type is what it says it is.
+/// The subject of validation errors: for a custom object, the type that the object itself states.
 fn subject_of(write: &Write<'_>, name: &str, object: &Value) -> Box<Subject> {
     let subject = write.subject(name);
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    if write.declaration().routed {
+    if !write.declaration().is_custom {
         return subject;
     }
     let (group, _) = split_api_version(text("apiVersion"));
@@ -359,7 +358,7 @@ fn subject_of(write: &Write<'_>, name: &str, object: &Value) -> Box<Subject> {
     Box::new(Subject { kind, ..*subject })
 }
 
-/// An object that is sent whole may say which of all that had its name it is.
+/// Rejects a body whose UID differs from that of the stored object.
 pub(super) fn check_uid(write: &Write<'_>, name: &str, sent: &Value, old: &Value) -> Result<()> {
     let (expected, found) = (Meta::of(sent).uid(), Meta::of(old).uid());
     if expected.is_empty() || expected == found {
@@ -375,21 +374,21 @@ pub(super) fn check_uid(write: &Write<'_>, name: &str, sent: &Value, old: &Value
     })
 }
 
-/// What is written, what is newly claimed and what is set free.
+/// The plan of an update: the write, new allocations, and released ones.
 fn plan(write: &Write<'_>, encoded: &Encoded, new: &Value, old: Option<&Value>, over: bool) -> Plan {
-    let held = old.map(|old| write.kind.claims(old)).unwrap_or_default();
+    let held = old.map(|old| write.kind.allocations(old)).unwrap_or_default();
     if over {
-        return Plan { step: Step::Delete, claims: Vec::new(), released: held };
+        return Plan { step: Step::Delete, allocations: Vec::new(), released: held };
     }
-    let wanted = write.kind.claims(new);
+    let wanted = write.kind.allocations(new);
     Plan {
         step: Step::Put(encoded.clone()),
-        released: held.iter().filter(|claim| !wanted.contains(claim)).cloned().collect(),
-        claims: wanted.into_iter().filter(|claim| !held.contains(claim)).collect(),
+        released: held.iter().filter(|allocation| !wanted.contains(allocation)).cloned().collect(),
+        allocations: wanted.into_iter().filter(|allocation| !held.contains(allocation)).collect(),
     }
 }
 
-/// A status write changes the status and metadata, and nothing else. What it sends as it was is not copied.
+/// Restores everything but status and metadata from the old object. Equal values are not copied.
 fn with_status_of(old: &Value, new: Value) -> Value {
     let (Value::Object(old), Value::Object(mut new)) = (old, new) else { return old.clone() };
     let is_replaced = |name: &str, new: &Map<String, Value>| {
@@ -404,7 +403,7 @@ fn with_status_of(old: &Value, new: Value) -> Value {
     Value::Object(new)
 }
 
-/// What of the metadata a write to the status leaves as it is.
+/// Restores the metadata that a write to the status may not change.
 fn keep_metadata(new: &mut Value, old: &Value, status_metadata: StatusMetadata) {
     let (Some(new), Some(old)) = (new.get_mut("metadata"), old.get("metadata")) else { return };
     for field in status_metadata.kept_fields() {
@@ -421,7 +420,7 @@ fn carry_over(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Whether nothing keeps a deleted object any more.
+/// Whether a terminating object can be removed.
 fn is_over(kind: &dyn Kind, object: &Value) -> bool {
     let meta = Meta::of(object);
     meta.is_deleting()

@@ -1,12 +1,12 @@
-//! Changes of objects as they happen.
+//! Watching objects.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use coracle_store::{Entry, ProgressHandle, Revision, Watch, WatchEvent, WatchRequest};
 
+use super::all_clusters::{Bases, Localized};
 use super::dependency::Dependency;
-use super::everywhere::{Bases, Localized};
 use super::list::within;
 use super::select::Selection;
 use crate::cluster::Cluster;
@@ -15,46 +15,46 @@ use crate::error::Result;
 use crate::keys;
 use crate::kind_ref::KindRef;
 
-/// What to watch.
+/// Options of a watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// Which objects.
+    /// Label and field selectors.
     pub selection: Selection,
-    /// Changes after this revision.
+    /// The watch delivers changes after this revision.
     pub after: Revision,
 }
 
-/// An object as a change shows it.
+/// The state of an object in a watch event.
 ///
-/// It shares the stored bytes; the last state of an object that is gone is made when it is asked
-/// for, because it has the revision of the change and not its own.
+/// It shares the stored bytes. The last state of a deleted object is encoded on demand, because it has the revision
+/// of the deletion and not its own.
 #[derive(Clone, Debug)]
 pub struct ObjectState {
     entry: Entry,
     revision: Revision,
-    /// Whose it is, if all clusters are watched.
+    /// The cluster of the object, in a watch of all clusters.
     cluster: Option<Arc<str>>,
     cluster_deleted: bool,
 }
 
 impl ObjectState {
-    /// As it is stored.
+    /// The stored state.
     pub fn of(entry: Entry) -> Self {
         Self { revision: entry.mod_revision(), entry, cluster: None, cluster_deleted: false }
     }
 
-    /// Whose it is; told only by a watch of all clusters.
+    /// The cluster of the object; set only in a watch of all clusters.
     pub fn cluster(&self) -> Option<&str> {
         self.cluster.as_deref()
     }
 
-    /// Whether the object is gone because its cluster was deleted, and not by a deletion that hides a base object in
-    /// the cluster. Only a watch of all clusters tells, and only of base objects.
+    /// Whether the object is gone because its cluster was deleted, rather than by a deletion that hides a bootstrap
+    /// object in the cluster. Set only for bootstrap objects in a watch of all clusters.
     pub fn is_cluster_deleted(&self) -> bool {
         self.cluster_deleted
     }
 
-    /// What is stored; of an object that is gone, what was.
+    /// The stored entry; of a deleted object, the last one.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
@@ -64,7 +64,7 @@ impl ObjectState {
         self.revision
     }
 
-    /// Its JSON.
+    /// The JSON of the object.
     pub fn json(&self) -> Bytes {
         if self.revision == self.entry.mod_revision() {
             self.entry.value()
@@ -74,37 +74,37 @@ impl ObjectState {
     }
 }
 
-/// A change as a client sees it: with a selection, an object that begins to count appears and
-/// one that no longer counts is gone.
+/// A watch event as the client sees it: with a selector, an object that begins to match is added and one that no
+/// longer matches is deleted.
 #[derive(Clone, Debug)]
 pub enum ObjectEvent {
-    /// It is there now.
+    /// The object exists now.
     Added(ObjectState),
-    /// It has changed.
+    /// The object has changed.
     Modified(ObjectState),
-    /// It is gone; this was its last state.
+    /// The object is gone; this was its last state.
     Deleted(ObjectState),
     /// Everything up to this revision has been delivered.
     Bookmark(Revision),
 }
 
-/// A running watch. Dropping it ends it.
+/// A running watch. Dropping it stops it.
 pub struct ObjectWatch {
     watch: Watch,
     kind: KindRef,
     selection: Selection,
     dependency: Option<Box<Dependency>>,
-    /// When the kind ceased to be what it was. What happened before is still told.
+    /// Revision at which the definition of the kind changed. Earlier events are still delivered.
     ends_at: Option<Revision>,
-    /// If all clusters are watched.
-    everywhere: Option<Bases>,
+    /// Set if all clusters are watched.
+    all_clusters: Option<Bases>,
 }
 
 impl Cluster {
     /// Watches the objects of a kind, in one namespace or in all.
     ///
     /// # Errors
-    /// If the revision is no longer kept.
+    /// If the revision is compacted.
     pub async fn watch(
         &self,
         kind: impl Into<KindRef>,
@@ -119,51 +119,51 @@ impl Cluster {
         let watch = self.store.watch(request.from(options.after.next())).await?;
         let dependency = Dependency::follow(&self.store, &*kind).await?;
         let selection = options.selection;
-        Ok(ObjectWatch { watch, kind, selection, dependency, ends_at: None, everywhere: None })
+        Ok(ObjectWatch { watch, kind, selection, dependency, ends_at: None, all_clusters: None })
     }
 }
 
 impl ObjectWatch {
-    pub(super) fn everywhere(watch: Watch, kind: KindRef, selection: Selection, bases: Bases) -> Self {
-        Self { watch, kind, selection, dependency: None, ends_at: None, everywhere: Some(bases) }
+    pub(super) fn all_clusters(watch: Watch, kind: KindRef, selection: Selection, bases: Bases) -> Self {
+        Self { watch, kind, selection, dependency: None, ends_at: None, all_clusters: Some(bases) }
     }
 
-    /// The next change; none if there are no more, because the kind is gone or has become another.
-    /// Safe to drop before it is ready.
+    /// The next event; none if the watch has ended because the definition of the kind was removed or has changed.
+    /// Cancellation safe.
     ///
     /// # Errors
-    /// If the watch has fallen so far behind that changes are gone.
+    /// If the watch has fallen so far behind that events were dropped.
     pub async fn next(&mut self) -> Result<Option<ObjectEvent>> {
         loop {
             let event = self.next_stored().await?;
             if self.ends_at.is_some_and(|end| is_after(&event, end)) {
                 return Ok(None);
             }
-            if let Some(event) = self.told(event)? {
+            if let Some(event) = self.to_client_event(event)? {
                 return Ok(Some(event));
             }
         }
     }
 
-    /// The next change, if it is known to be there. If it is not, [`Self::next`] may still have one at once.
+    /// The next event, if one is certainly available. Otherwise [`Self::next`] may still return one at once.
     ///
     /// # Errors
-    /// As [`Self::next`] has them.
+    /// As [`Self::next`].
     pub fn try_next(&mut self) -> Option<Result<ObjectEvent>> {
-        // Where the kind may go, only waiting for both tells what came first.
+        // For a custom kind, only waiting for both watches shows which event came first.
         while self.dependency.is_none() {
             let event = self.watch.try_next()?;
-            let told = event.map_err(Into::into).and_then(|event| self.told(event));
-            if let Some(told) = told.transpose() {
-                return Some(told);
+            let event = event.map_err(Into::into).and_then(|event| self.to_client_event(event));
+            if let Some(event) = event.transpose() {
+                return Some(event);
             }
         }
         None
     }
 
-    /// What a change of what is stored is to the client; none if nothing.
-    fn told(&self, event: WatchEvent) -> Result<Option<ObjectEvent>> {
-        match &self.everywhere {
+    /// Translates an event of the store into one for the client; none if the client does not see it.
+    fn to_client_event(&self, event: WatchEvent) -> Result<Option<ObjectEvent>> {
+        match &self.all_clusters {
             Some(bases) => match bases.localize(event) {
                 Some(Localized { cluster, event, cluster_deleted }) => {
                     self.translate(event, cluster, cluster_deleted)
@@ -176,12 +176,12 @@ impl ObjectWatch {
 
     async fn next_stored(&mut self) -> Result<WatchEvent> {
         if let (Some(dependency), None) = (&mut self.dependency, self.ends_at) {
-            // Both may be dropped: the watches keep what they have not handed out.
+            // Both branches are cancellation safe: the watches keep undelivered events.
             tokio::select! {
                 biased;
                 lost = dependency.lost(&*self.kind) => {
                     self.ends_at = Some(lost?);
-                    // Else nobody would learn that nothing happened before the end.
+                    // Without this, no progress event would show that nothing happened before the end.
                     self.watch.progress_handle().request();
                 }
                 event = self.watch.next() => return Ok(event?),
@@ -190,7 +190,7 @@ impl ObjectWatch {
         Ok(self.watch.next().await?)
     }
 
-    /// For asking for a bookmark.
+    /// A handle for requesting bookmarks.
     pub fn bookmarks(&self) -> ProgressHandle {
         self.watch.progress_handle()
     }
@@ -229,7 +229,7 @@ impl ObjectWatch {
     }
 }
 
-/// Whether all that happened up to a revision has been told before this.
+/// Whether all events up to a revision precede this one.
 fn is_after(event: &WatchEvent, revision: Revision) -> bool {
     match event {
         WatchEvent::Progress { revision: reached } => *reached >= revision,

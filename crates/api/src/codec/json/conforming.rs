@@ -1,8 +1,8 @@
-//! Brings a tree to the form of its type without writing and reading it again.
+//! Fast path that conforms a tree to its type in place, without encoding and decoding it.
 //!
-//! Most of what a patch leaves of an object is what was stored, and that is in its final form; what it changes lacks
-//! at most fields that are always written, or has some that are left out. So a tree is looked at first, and if that
-//! is all there is to do, it is done in place. Whatever is rare, wrong or takes long to tell is left to the reader.
+//! A patch leaves most of the stored object unchanged, which is in its final form. Its changes at most lack fields
+//! that are always written, or contain some that are omitted. So the tree is inspected first, and if nothing else is
+//! needed, it is changed in place. Rare, invalid or expensive cases are left to the decoder.
 
 use coracle_meta::budget::{MAX_DECODED_BYTES, heap_bytes};
 use coracle_meta::go_json;
@@ -14,8 +14,8 @@ use crate::codec::time::{Precision, Timestamp};
 use crate::codec::{empty, quantity};
 use crate::schema::{Field, Item, Shape, Single, TypeId, types};
 
-/// The object as reading its text would give it, if that would find no problem; the same object otherwise, or if it
-/// takes reading to tell.
+/// The object as encoding and decoding it would return it, if there are no problems; otherwise, or if only the
+/// decoder can tell, the unchanged object as the error.
 pub fn conform_soon(mut object: Value, id: TypeId) -> Result<Value, Value> {
     let mut look = Look { depth: 0, is_complete: true };
     if heap_bytes(&object) > MAX_DECODED_BYTES || look.structure(&object, id).is_none() {
@@ -27,10 +27,10 @@ pub fn conform_soon(mut object: Value, id: TypeId) -> Result<Value, Value> {
     Ok(object)
 }
 
-/// Looking at one tree. Everything returns nothing as soon as something does not, or may not, fit its type.
+/// Inspects one tree. Every method returns `None` as soon as a value does not, or may not, have its type.
 struct Look {
     depth: usize,
-    /// Whether all fields that are always written are there, and none that is left out.
+    /// Whether all fields that are always written are present, and no omitted ones.
     is_complete: bool,
 }
 
@@ -41,7 +41,7 @@ impl Look {
         self.deeper(|look| {
             let mut fields = types().get(id).fields.iter();
             for (name, value) in object {
-                // Both are in the order of their names; fields that are passed by are not in the object.
+                // Both are sorted by name; skipped fields of the type are absent from the object.
                 let field = loop {
                     let field = fields.next()?;
                     if field.name == name {
@@ -49,8 +49,8 @@ impl Look {
                     }
                     look.is_complete &= field.omit_empty;
                 };
-                let told = is_whole && empty::is_told(field, value);
-                look.is_complete &= told || empty::is_kept(field, value);
+                let is_explicit = is_whole && empty::is_told(field, value);
+                look.is_complete &= is_explicit || empty::is_kept(field, value);
                 look.field(value, field)?;
             }
             look.is_complete &= fields.all(|field| field.omit_empty);
@@ -60,7 +60,7 @@ impl Look {
 
     fn field(&mut self, value: &Value, field: &Field) -> Option<()> {
         match (field.shape, value) {
-            // As if it were not there.
+            // Equal to an absent field.
             (_, Value::Null) => Some(()),
             (Shape::One(item), _) => self.item(value, item),
             (Shape::List(item), Value::Array(items)) => self.items(items, item),
@@ -112,7 +112,7 @@ impl Look {
         is_so.then_some(())
     }
 
-    /// A value without a schema. `is_so` returns whether the reader leaves a number in this form.
+    /// A value without a schema. `is_so` returns whether the decoder keeps a number in this form.
     fn any(&mut self, value: &Value, is_so: fn(&Number) -> bool) -> Option<()> {
         match value {
             Value::Object(fields) => {
@@ -135,7 +135,7 @@ impl Look {
     }
 }
 
-/// Adds the fields that are always written, and takes out those that are left out.
+/// Adds the fields that are always written, and removes those that are omitted.
 fn complete(value: &mut Value, item: Item, is_whole: bool) {
     let (Item::Struct(id), Value::Object(object)) = (item, value) else { return };
     for field in &types().get(id).fields {
@@ -150,8 +150,8 @@ fn complete(value: &mut Value, item: Item, is_whole: bool) {
             }
             (Shape::List(_) | Shape::Map(_), _) => {}
         }
-        let told = is_whole && empty::is_told(field, value);
-        if !told && !empty::is_kept(field, value) {
+        let is_explicit = is_whole && empty::is_told(field, value);
+        if !is_explicit && !empty::is_kept(field, value) {
             let value = object.remove(field.name).unwrap_or_default();
             empty::insert(object, field, value);
         }
@@ -159,22 +159,22 @@ fn complete(value: &mut Value, item: Item, is_whole: bool) {
     let _bytes = empty::complete(object, id);
 }
 
-/// Whether a field of type float64 holds the number in this form.
+/// Whether a float64 field keeps the number in this form.
 fn is_read_as_double(number: &Number) -> bool {
     number.as_f64().and_then(go_json::typed_number).as_ref() == Some(number)
 }
 
-/// Whether an untyped tree holds the number in this form.
+/// Whether an untyped tree keeps the number in this form.
 fn is_read_as_untyped(number: &Number) -> bool {
     number.is_i64() || number.as_f64().and_then(go_json::number).as_ref() == Some(number)
 }
 
-/// Whether a tree that stands for raw bytes holds the number in this form.
+/// Whether a tree for raw bytes keeps the number in this form.
 fn is_read_as_raw(number: &Number) -> bool {
     number.is_u64() || is_read_as_untyped(number)
 }
 
-/// Whether a time is as it is written. Those in UTC with all digits of their precision are.
+/// Whether a time is in canonical form: UTC, with all digits of its precision.
 fn is_time(text: &str, precision: Precision) -> bool {
     let length = match precision {
         Precision::Seconds => "2006-01-02T15:04:05Z".len(),

@@ -1,8 +1,8 @@
-//! Reads JSON in one pass, straight into the tree of a type.
+//! Decodes JSON in one pass, directly into the tree of a type.
 //!
-//! Names of fields are matched exactly. Fields that a type does not have are dropped, and
-//! fields that are there twice take the last value; both are reported, with the words and paths
-//! upstream uses. Writing needs nothing of this crate: a tree that was read is in its final form.
+//! Field names are matched exactly. Unknown fields are dropped, and of duplicate fields the last value counts; both
+//! are reported with the messages and paths of kube-apiserver. Encoding needs nothing of this crate: a decoded tree
+//! is in its final form.
 
 mod conforming;
 mod scan;
@@ -30,35 +30,35 @@ pub(super) use walk::double;
 
 pub use coracle_meta::patch::MAX_DEPTH;
 
-/// The type upstream reads the kind of a body into, as Go prints it.
+/// The Go type into which kube-apiserver decodes the kind of a body, for error messages.
 const TYPE_META: &str = concat!(
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; "#,
     r#"Kind string "json:\"kind,omitempty\"" }"#
 );
 
-/// Reads a body within the budget of its size. It is the caller who limits that size.
+/// Decodes a body within the memory budget for its size. The caller limits the size.
 pub fn decode(body: &[u8], target: Target) -> Result<Decoded, DecodeError> {
     decode_within(body, target, &mut DecodeBudget::for_body(body.len()))
 }
 
-/// Reads a body within a budget.
+/// Decodes a body within a memory budget.
 pub fn decode_within(body: &[u8], target: Target, budget: &mut DecodeBudget) -> Result<Decoded, DecodeError> {
     Walk::new(body, budget).run(target)
 }
 
-/// Reads a patch of a built-in type within a budget. Numbers with a point keep it, as they do upstream until they
-/// come into a field.
+/// Decodes a patch of a built-in type within a memory budget. Numbers such as `1.0` keep their point, as in
+/// kube-apiserver, until they are stored in a field.
 pub fn decode_patch(body: &[u8], budget: &mut DecodeBudget) -> Result<Decoded, DecodeError> {
     Walk::new(body, budget).with_points().run(Target::Any)
 }
 
-/// Brings a tree that was changed, by a patch for example, to the form of its type again.
+/// Conforms a changed tree, such as the result of a patch, to its type.
 pub fn conform(object: Value, id: TypeId) -> Result<Decoded, DecodeError> {
     conform_in(Words::Json, object, id)
 }
 
-/// The same where upstream converts the tree and does not write and read it again: it says in
-/// other words what does not fit.
+/// Like [`conform`], where kube-apiserver converts the tree directly instead of encoding and decoding it: its
+/// messages for type errors differ.
 pub fn convert(object: Value, id: TypeId) -> Result<Decoded, DecodeError> {
     conform_in(Words::Tree, object, id)
 }
@@ -74,23 +74,23 @@ fn conform_in(words: Words, object: Value, id: TypeId) -> Result<Decoded, Decode
     }
 }
 
-/// Writes the text of a changed object, up to the length that a decoder reads. `1.0` keeps its point, which a field
-/// of integers rejects.
+/// Encodes a changed object, up to the length that a decoder accepts. `1.0` keeps its point, which an integer field
+/// rejects.
 fn text_of(object: &Value) -> Result<Vec<u8>, DecodeError> {
     let mut text = LimitedText(Vec::new());
-    // A tree can be written, so the only fault is the length.
+    // Every tree can be encoded, so the only possible error is the length.
     serde_json::to_writer(&mut text, object).map_err(|_| DecodeError::TextTooLong)?;
     Ok(text.0)
 }
 
-/// Writes the text of a YAML document, up to the length that a decoder reads, with numbers as Go prints them.
+/// Encodes a YAML document as JSON, up to the length that a decoder accepts, with numbers as Go prints them.
 pub(super) fn text_of_yaml(object: &Value) -> Result<Vec<u8>, DecodeError> {
     let mut text = LimitedText(Vec::new());
     go_json::to_writer(&mut text, object).map_err(|_| DecodeError::TextTooLong)?;
     Ok(text.0)
 }
 
-/// Text that fails to grow beyond [`MAX_JSON_TEXT_BYTES`].
+/// A buffer that fails to grow beyond [`MAX_JSON_TEXT_BYTES`].
 struct LimitedText(Vec<u8>);
 
 impl io::Write for LimitedText {
@@ -107,7 +107,7 @@ impl io::Write for LimitedText {
     }
 }
 
-/// Reads the JSON that a protobuf message carries as bytes.
+/// Decodes JSON that is a bytes field of a protobuf message.
 pub(super) fn decode_carried(
     text: &[u8],
     is_raw: bool,
@@ -116,7 +116,7 @@ pub(super) fn decode_carried(
     Walk::new(text, budget).run_carried(is_raw)
 }
 
-/// Reads only which kind a body says it is. The rest is checked to be JSON.
+/// Decodes only `apiVersion` and `kind` of a body, and checks the grammar of the rest.
 pub fn type_meta(body: &[u8]) -> Result<TypeMeta, DecodeError> {
     let mut reading = MetaReading::default();
     let message = match reading.run(&mut Scanner::new(body)) {
@@ -132,7 +132,7 @@ pub fn type_meta(body: &[u8]) -> Result<TypeMeta, DecodeError> {
     }
 }
 
-/// The kind as far as it was read, and the first value in its place that is no text.
+/// The fields found so far, and the first value that is not a string.
 #[derive(Default)]
 struct MetaReading {
     found: TypeMeta,
@@ -146,7 +146,7 @@ impl MetaReading {
             scanner.object(|scanner, key| self.field(scanner, &key))?;
         } else {
             let value = scanner.skip_value()?;
-            // No body at all says nothing, which is not wrong yet.
+            // `null` is accepted here; the missing kind is an error of the caller.
             self.misfit = (value != "null")
                 .then(|| format!("json: cannot unmarshal {value} into Go value of type {TYPE_META}"));
         }

@@ -1,4 +1,4 @@
-//! The grammar of JSON, byte by byte. Faults are worded as Go words them.
+//! A scanner of JSON. Syntax errors have the messages of Go's decoder.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::codec::DecodeError;
 use crate::codec::error::write_escaped;
 use crate::codec::text::lossy;
 
-/// A place in a text, which it never goes back from.
+/// A position in a text, which only moves forward.
 pub(super) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -21,7 +21,7 @@ impl<'a> Scanner<'a> {
         Self { bytes, at: 0, depth: 0 }
     }
 
-    /// The next byte, which is not taken.
+    /// The next byte, without consuming it.
     pub(super) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -32,13 +32,13 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Nothing may follow but blanks.
+    /// Requires the end of the text, after white space.
     pub(super) fn end(&mut self) -> Scanned<()> {
         self.skip_space();
         if self.at < self.bytes.len() { Err(self.unexpected("after top-level value")) } else { Ok(()) }
     }
 
-    /// Takes an object; `field` takes the value of each key.
+    /// Scans an object. `field` scans the value of each key.
     pub(super) fn object(
         &mut self,
         mut field: impl FnMut(&mut Self, Cow<'a, str>) -> Scanned<()>,
@@ -70,7 +70,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Takes a list; `item` takes each of its items.
+    /// Scans a list. `item` scans each item.
     pub(super) fn array(&mut self, mut item: impl FnMut(&mut Self, usize) -> Scanned<()>) -> Scanned<()> {
         self.enter()?;
         self.skip_space();
@@ -91,7 +91,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Takes the opening bracket.
+    /// Consumes the opening bracket.
     fn enter(&mut self) -> Scanned<()> {
         self.at += 1;
         self.depth += 1;
@@ -112,7 +112,7 @@ impl<'a> Scanner<'a> {
         is_next
     }
 
-    /// Takes any value and tells what it is.
+    /// Skips any value and returns its type.
     pub(super) fn skip_value(&mut self) -> Scanned<&'static str> {
         match self.peek() {
             Some(b'{') => self.object(|scanner, _| scanner.skip_value().map(drop)).map(|()| "object"),
@@ -126,7 +126,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Takes a word whose first letter was seen.
+    /// Scans a literal whose first letter was peeked.
     pub(super) fn literal(&mut self, word: &'static str) -> Scanned<()> {
         for expected in word.bytes() {
             if !self.take(expected) {
@@ -137,7 +137,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Takes a number whose first character was seen.
+    /// Scans a number whose first character was peeked.
     pub(super) fn number(&mut self) -> Scanned<&'a str> {
         let start = self.at;
         self.take(b'-');
@@ -165,7 +165,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Takes a string whose opening quote was seen. What is no Unicode becomes U+FFFD.
+    /// Scans a string whose opening quote was peeked. Invalid UTF-8 becomes U+FFFD.
     pub(super) fn string(&mut self) -> Scanned<Cow<'a, str>> {
         self.at += 1;
         let start = self.at;
@@ -178,13 +178,13 @@ impl<'a> Scanner<'a> {
         self.escaped_string(text.into_owned()).map(Cow::Owned)
     }
 
-    /// The rest of a string that has escapes.
+    /// The rest of a string with escapes.
     fn escaped_string(&mut self, mut text: String) -> Scanned<String> {
         loop {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    // It grew with room to spare, of which the budget does not know.
+                    // The capacity of the grown string is not charged to the budget.
                     text.shrink_to_fit();
                     return Ok(text);
                 }
@@ -222,8 +222,8 @@ impl<'a> Scanner<'a> {
         Ok(character)
     }
 
-    /// What follows `\u`: a code unit of UTF-16, and the second half of the character if it
-    /// is the first. A half without the other is U+FFFD.
+    /// After `\u`: a UTF-16 code unit, and the low surrogate if the first is a high one. A lone surrogate becomes
+    /// U+FFFD.
     fn unicode_escape(&mut self) -> Scanned<char> {
         let first = self.code_unit()?;
         if let Some(character) = char::from_u32(first) {
@@ -253,7 +253,7 @@ impl<'a> Scanner<'a> {
         Ok(unit)
     }
 
-    /// A fault at the next byte.
+    /// A syntax error at the next byte.
     pub(super) fn unexpected(&self, place: &str) -> DecodeError {
         let message = match self.peek() {
             None => "unexpected end of JSON input".to_owned(),

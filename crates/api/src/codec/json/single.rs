@@ -1,4 +1,4 @@
-//! Reads single values: those with a form of their own are brought to it.
+//! Decodes scalar values, and brings those with a canonical form into it.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -14,7 +14,7 @@ use crate::schema::{Item, Single, types};
 
 type Scanned<T> = Result<T, DecodeError>;
 
-/// As lenient as Go: bits after the last byte do not matter.
+/// As lenient as Go: unused bits of the last character are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -22,10 +22,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// Symbols of base64 that are three bytes together.
+/// Symbols of base64 that encode three bytes together.
 const GROUP: usize = 4;
 
-/// Length of the longest time that is written.
+/// Maximum length of an encoded time.
 const TIME_BYTES: usize = "2006-01-02T15:04:05.000000Z".len();
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
@@ -70,7 +70,7 @@ impl<'a> Walk<'a, '_> {
             (Single::Time, _) => self.time(scanner, Precision::Seconds),
             (Single::MicroTime, _) => self.time(scanner, Precision::Micros),
             (Single::RawExtension | Single::FieldsV1 | Single::Patch, _) => self.raw(scanner),
-            // Of an `apiextensions/v1` JSON, kube-apiserver reads the raw bytes and prints the value again.
+            // kube-apiserver reads the raw bytes of an `apiextensions/v1` JSON and prints the value again.
             (Single::Json, _) => self.quietly(|walk| walk.any(scanner)),
             (Single::SchemaOrArray | Single::SchemaOrBool | Single::SchemaOrStringArray, _) => {
                 self.quietly(|walk| walk.schema_or(scanner, single))
@@ -110,7 +110,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Bytes as a list of numbers, which Go takes as well.
+    /// Bytes as a list of numbers, which Go accepts too.
     fn byte_list(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
         let mut bytes = Vec::new();
         scanner.array(|scanner, _| {
@@ -163,7 +163,7 @@ impl<'a> Walk<'a, '_> {
         let text = match scanner.peek() {
             Some(b'"') => scanner.string()?,
             Some(b'-' | b'0'..=b'9') => scanner.number()?.into(),
-            // Upstream looks at the bytes of whatever it is.
+            // kube-apiserver parses the raw bytes of any value.
             _ => scanner.skip_value()?.into(),
         };
         self.budget_text(text.len())?;
@@ -193,7 +193,7 @@ impl<'a> Walk<'a, '_> {
         })
     }
 
-    /// A JSON schema, or what may stand in its place.
+    /// A JSON schema, or one of its alternatives.
     fn schema_or(&mut self, scanner: &mut Scanner<'a>, single: Single) -> Scanned<Value> {
         let schema = Item::Struct(types().named(SCHEMA).expect("a type that is in the table"));
         let go_type = || "v1.JSONSchemaProps".to_owned();
@@ -215,7 +215,7 @@ impl<'a> Walk<'a, '_> {
                 })?;
                 Ok(Value::Array(items))
             }
-            // Upstream takes anything else for neither.
+            // kube-apiserver ignores any other value.
             _ => scanner.skip_value().map(|_| Value::Null),
         }
     }
@@ -227,7 +227,7 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Whether bytes are written like this, and not only read.
+/// Whether base64 is in the form in which bytes are encoded.
 pub(super) fn is_canonical_base64(text: &str) -> bool {
     BASE64.decode(text).is_ok_and(|bytes| BASE64.encode(bytes) == text)
 }

@@ -1,4 +1,4 @@
-//! Bodies and what upstream makes of them.
+//! Bodies, and their trees and errors in kube-apiserver.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn fault(kind: &str, body: &str) -> String {
 }
 
 #[test]
-fn fields_that_are_always_written_are_added() {
+fn always_written_fields_are_added() {
     let pod = object("Pod", r#"{"spec":{"containers":[{"name":"a","ports":[]}]}}"#);
     let expected = json!({
         "metadata": {},
@@ -42,7 +42,7 @@ fn fields_that_are_always_written_are_added() {
 }
 
 #[test]
-fn empty_values_are_left_out_or_null() {
+fn empty_values_are_omitted_or_null() {
     let map = object(
         "ConfigMap",
         r#"{"metadata":{"name":"","labels":{},"generation":0},"data":{},"immutable":false}"#,
@@ -50,10 +50,14 @@ fn empty_values_are_left_out_or_null() {
     assert_eq!(map, json!({ "metadata": {}, "immutable": false }), "a pointer keeps false");
     let role = |body| read("rbac.authorization.k8s.io", "v1", "Role", body).unwrap().object;
     assert_eq!(role(r#"{"rules":null}"#), json!({ "metadata": {}, "rules": null }));
-    let mut told = role(r#"{"rules":[]}"#);
-    assert_eq!(told, json!({ "metadata": {}, "rules": [] }), "whoever says so owns it");
-    settle(&mut told, types().kind("rbac.authorization.k8s.io", "v1", "Role").unwrap());
-    assert_eq!(told, json!({ "metadata": {}, "rules": null }));
+    let mut explicit = role(r#"{"rules":[]}"#);
+    assert_eq!(
+        explicit,
+        json!({ "metadata": {}, "rules": [] }),
+        "explicitly empty, so the field has a manager"
+    );
+    settle(&mut explicit, types().kind("rbac.authorization.k8s.io", "v1", "Role").unwrap());
+    assert_eq!(explicit, json!({ "metadata": {}, "rules": null }));
     let pod = object(
         "Pod",
         r#"{"metadata":{"creationTimestamp":null},"spec":{"containers":null,"nodeSelector":null}}"#,
@@ -78,7 +82,7 @@ fn values_become_canonical() {
 }
 
 #[test]
-fn problems_are_told_in_order_with_their_paths() {
+fn problems_are_reported_in_order_with_their_paths() {
     let body = r#"{"spec":{"x":{"y":1,"y":2},"containers":[{"name":"a","name":"b","zz":1},{"q":1}],
         "nodeSelector":{"k":"1","k":"2"}},"unknown":1,"unknown":2}"#;
     let expected = [
@@ -124,7 +128,7 @@ fn untyped_objects_report_duplicates_only() {
 }
 
 #[test]
-fn misfits_are_worded_as_upstream_does() {
+fn type_errors_have_the_messages_of_kube_apiserver() {
     for (body, message) in [
         (
             r#"{"spec":{"priority":"1"}}"#,
@@ -173,7 +177,7 @@ fn misfits_are_worded_as_upstream_does() {
 }
 
 #[test]
-fn faults_of_grammar_come_first() {
+fn syntax_errors_come_first() {
     for (body, message) in [
         ("", "unexpected end of JSON input"),
         ("{", "unexpected end of JSON input"),
@@ -197,7 +201,7 @@ fn faults_of_grammar_come_first() {
 }
 
 #[test]
-fn strings_are_made_unicode() {
+fn invalid_utf8_is_replaced() {
     let read = |body: &[u8]| decode(body, Target::Any).unwrap().object;
     assert_eq!(read(br#""\ud83d\ude00\u00e9\/""#), "\u{1f600}é/");
     assert_eq!(read(br#""\ud83dx\ud83d\u0041""#), "\u{fffd}x\u{fffd}A");
@@ -220,7 +224,7 @@ fn depth_is_limited() {
 }
 
 #[test]
-fn the_kind_can_be_read_alone() {
+fn type_meta_is_decoded_alone() {
     let meta = type_meta(br#"{"spec":{"kind":"no"},"kind":"Deployment","apiVersion":"apps/v1"}"#).unwrap();
     assert_eq!((meta.group(), meta.version(), &*meta.kind), ("apps", "v1", "Deployment"));
     let meta = type_meta(br#"{"apiVersion":"v1","kind":null}"#).unwrap();
@@ -234,7 +238,7 @@ fn the_kind_can_be_read_alone() {
 }
 
 #[test]
-fn schemas_of_custom_resources_are_read_quietly() {
+fn problems_in_json_schemas_are_not_reported() {
     let group = "apiextensions.k8s.io";
     let body = r#"{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"additionalProperties":{"type":"object","x":1},
         "minimum":1.0,"default":{"a":1,"a":2},"items":[{"type":"string"}]}}}]}}"#;
@@ -266,7 +270,7 @@ fn problems_below_a_long_key_are_limited_by_their_memory() {
 }
 
 #[test]
-fn stopped_budget_ends_the_reading() {
+fn stopped_budget_ends_decoding() {
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let mut budget = DecodeBudget::default().stopped_by(stop);
     let body = format!("[{}0]", "0,".repeat(1_000));

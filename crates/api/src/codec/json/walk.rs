@@ -1,4 +1,4 @@
-//! Reads a text and a type together.
+//! Decodes JSON along a type.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,42 +13,42 @@ use super::words::{self, Words};
 use crate::codec::{DecodeBudget, DecodeError, Decoded, Problem, Target, empty};
 use crate::schema::{Field, Item, Shape, Single, Type, TypeId, types};
 
-/// As many problems as upstream reports; further ones are not told.
+/// Maximum number of reported problems, as in kube-apiserver.
 const MAX_PROBLEMS: usize = 100;
 
-/// How many copies there are of the path of a problem: in two collections, a message, a joined message and an answer.
+/// Number of copies of the path of a problem: in two collections, a message, a joined message and a response.
 const PROBLEM_COPIES: usize = 5;
 
 type Scanned<T> = Result<T, DecodeError>;
 
-/// A step from an object to what is in it.
+/// A step from an object to a value in it.
 enum Step<'a> {
     Field(&'static Type, &'static Field),
     Key(Cow<'a, str>),
     Index(usize),
 }
 
-/// The state of one reading.
+/// The state of one decoding.
 pub(super) struct Walk<'a, 'b> {
     body: &'a [u8],
     path: Vec<Step<'a>>,
-    /// Memory for the tree, and for the problems.
+    /// Memory budget for the tree and the problems.
     budget: &'b mut DecodeBudget,
     problems: Vec<Problem>,
     seen: HashSet<Problem>,
-    /// Above zero inside values that upstream reads without looking for problems.
+    /// Above zero inside values in which kube-apiserver does not look for problems.
     quiet: usize,
     /// Whether the value is one that kube-apiserver keeps as raw bytes.
     is_raw: bool,
-    /// How it is told what does not fit.
+    /// Wording of type errors.
     words: Words,
-    /// Whether `1.0` is not the same as `1`.
+    /// Whether `1.0` differs from `1`.
     keeps_points: bool,
-    /// The first value that does not fit; reading goes on, since faults of grammar come first.
+    /// The first type error; decoding continues, because syntax errors take precedence.
     misfit: Option<String>,
-    /// The first value that ends the reading upstream, which outweighs the others.
+    /// The first error of a value that ends decoding in kube-apiserver; it takes precedence over type errors.
     refusal: Option<String>,
-    /// The value of the same field further up in the body, which the next struct, map or list is read into.
+    /// The value of an earlier occurrence of the same field, into which the next struct, map or list is decoded.
     earlier: Option<Value>,
 }
 
@@ -95,14 +95,14 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(Decoded { object, problems: self.problems })
     }
 
-    /// Reads a value that another encoding carries as bytes.
+    /// Decodes a value that another encoding contains as bytes.
     pub(super) fn run_carried(mut self, is_raw: bool) -> Result<Value, DecodeError> {
         self.quiet = 1;
         self.is_raw = is_raw;
         self.run(Target::Any).map(|decoded| decoded.object)
     }
 
-    /// Any value that is not of a told type.
+    /// A value without a schema.
     pub(super) fn any(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
         Ok(match scanner.peek() {
             Some(b'{') => {
@@ -154,17 +154,17 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(self.budget.text(bytes)?)
     }
 
-    /// Charges the place of an item in a list.
+    /// Charges the slot of a list item.
     pub(super) fn budget_item(&mut self, index: usize) -> Scanned<()> {
         Ok(self.budget.item(index)?)
     }
 
-    /// Integers of 64 bits with a sign as they are, others as the nearest float64.
+    /// A number: signed integers of 64 bits unchanged, all others as the nearest float64.
     fn number(&mut self, text: &str) -> Value {
         if let Ok(whole) = text.parse::<i64>() {
             return Value::from(whole);
         }
-        // kube-apiserver keeps raw bytes as they are. A tree can keep this much of their digits.
+        // kube-apiserver keeps raw bytes unchanged; a tree can keep this many of their digits.
         if let Some(whole) = text.parse::<u64>().ok().filter(|_| self.is_raw || self.keeps_points) {
             return Value::from(whole);
         }
@@ -179,7 +179,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// A value of a type, or `null`, which leaves the value that was there before: none.
+    /// A value of a type. `null` leaves the earlier value, which is none here.
     pub(super) fn item(
         &mut self,
         scanner: &mut Scanner<'a>,
@@ -216,7 +216,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             if seen.again(index) {
                 self.report(Problem::Duplicate, field.name);
             }
-            // As Go does, which decodes into the value that is there: structs and maps are merged, and lists of structs by index.
+            // Go decodes into the existing value: structs and maps are merged, and lists of structs by index.
             self.earlier = object.remove(field.name).filter(|_| is_decoded_into(field));
             let value = self.within(Step::Field(one, field), |walk| walk.field(scanner, field))?;
             self.earlier = None;
@@ -264,7 +264,8 @@ impl<'a, 'b> Walk<'a, 'b> {
 
     fn map(&mut self, scanner: &mut Scanner<'a>, item: Item, field: &Field) -> Scanned<Value> {
         let mut object = self.earlier_object();
-        // Only the keys of this occurrence are compared, so that a field that comes often costs no more for its first one.
+        // Only the keys of this occurrence are compared, so that repeated occurrences do not cost more than the
+        // first.
         let mut own_keys = (!object.is_empty()).then(HashSet::new);
         scanner.object(|scanner, key| {
             let is_duplicate = match &mut own_keys {
@@ -283,7 +284,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(Value::Object(object))
     }
 
-    /// The fields or entries that the next object is read into; usually none.
+    /// The fields or entries into which the next object is decoded; usually none.
     fn earlier_object(&mut self) -> Map<String, Value> {
         match self.earlier.take() {
             Some(Value::Object(object)) => object,
@@ -298,7 +299,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         result
     }
 
-    /// Reads what upstream hands to the type as raw bytes, where nobody looks for problems.
+    /// Decodes a value that kube-apiserver passes to the type as raw bytes, in which it does not look for problems.
     pub(super) fn quietly<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         self.quiet += 1;
         let result = read(self);
@@ -306,7 +307,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         result
     }
 
-    /// Reads a value that kube-apiserver keeps as raw bytes.
+    /// Decodes a value that kube-apiserver keeps as raw bytes.
     pub(super) fn raw(&mut self, scanner: &mut Scanner<'a>) -> Scanned<Value> {
         let outside = std::mem::replace(&mut self.is_raw, true);
         let value = self.quietly(|walk| walk.any(scanner));
@@ -329,7 +330,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             .expect("writing to a string cannot fail");
         }
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-        // Kept twice, and told in a message. A body whose problems take too much fails when it was read.
+        // The path is copied several times. If the problems of a body exceed the budget, it is rejected at the end.
         if self.budget.charge(PROBLEM_COPIES * path.len()).is_err() {
             return;
         }
@@ -339,7 +340,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Skips a value that does not fit, and remembers it.
+    /// Skips a value of the wrong type, and records the error.
     pub(super) fn misfit(
         &mut self,
         scanner: &mut Scanner<'a>,
@@ -350,19 +351,19 @@ impl<'a, 'b> Walk<'a, 'b> {
         Ok(Value::Null)
     }
 
-    /// Remembers a value that does not fit; the text is told for numbers of the right sort.
+    /// Records a type error; `text` is the literal of a number of the right kind.
     pub(super) fn mistake(&mut self, found: &str, text: Option<&str>, go_type: &str) {
         if self.misfit.is_none() {
             self.misfit = Some(self.mistake_message(found, text, go_type));
         }
     }
 
-    /// The same with a message of its own.
+    /// Records a type error with this message.
     fn misfit_message(&mut self, message: String) {
         self.misfit.get_or_insert(message);
     }
 
-    /// Remembers a value that its type refuses.
+    /// Records an error that ends decoding in kube-apiserver.
     pub(super) fn refuse(&mut self, message: String) {
         self.refusal.get_or_insert(message);
     }
@@ -376,7 +377,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         format!("json: cannot unmarshal {found}{blank}{text} into Go {} of type {go_type}", self.place())
     }
 
-    /// The same for values that read themselves, and do not know where they are in a tree.
+    /// The same for types with a decoder of their own, which do not know their path in a tree.
     pub(super) fn own_mistake_message(&self, found: &str, text: Option<&str>, go_type: &str) -> String {
         match self.words {
             Words::Json => self.mistake_message(found, text, go_type),
@@ -384,13 +385,13 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// Remembers text that is no base64.
+    /// Records invalid base64.
     pub(super) fn no_base64(&mut self, offset: usize) {
         let reading = if self.words == Words::Tree { "error decoding from json: " } else { "" };
         self.misfit_message(format!("{reading}illegal base64 data at input byte {offset}"));
     }
 
-    /// A whole number. The converter of trees also takes one that is told with a point.
+    /// An integer. The converter of trees also accepts `1.0`.
     pub(super) fn whole_number(&self, text: &str) -> Option<i64> {
         let told_with_point = || match self.words {
             Words::Json => None,
@@ -399,7 +400,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         text.parse().ok().or_else(told_with_point)
     }
 
-    /// Where a value is, as Go says it: the struct the field is in, and the path to it.
+    /// The location of a value in Go's messages: the struct of the field, and the path to it.
     fn place(&self) -> String {
         let fields = self.path.iter().filter_map(|step| match step {
             Step::Field(owner, field) => Some((owner, field)),
@@ -417,14 +418,14 @@ impl<'a, 'b> Walk<'a, 'b> {
     }
 }
 
-/// Which fields of a struct were there.
+/// The fields of a struct that have occurred.
 #[derive(Default)]
 struct Seen(u128);
 
 impl Seen {
-    /// Marks a field and tells whether it was marked before.
+    /// Marks a field, and returns whether it was marked before.
     fn again(&mut self, index: usize) -> bool {
-        // No type has as many fields as there are bits; a test holds it to that.
+        // No type has more fields than there are bits; a test verifies it.
         let bit = 1_u128 << (index % 128);
         let again = self.0 & bit != 0;
         self.0 |= bit;
@@ -432,7 +433,7 @@ impl Seen {
     }
 }
 
-/// Whether Go keeps what a field holds when the field comes once more in the same object.
+/// Whether Go decodes a duplicate field into the existing value.
 fn is_decoded_into(field: &Field) -> bool {
     match field.shape {
         Shape::Map(_) => true,
@@ -440,12 +441,12 @@ fn is_decoded_into(field: &Field) -> bool {
     }
 }
 
-/// A float64 in a field of that type; `null` if JSON cannot express it.
+/// The value of a float64 field; `null` if JSON cannot express it.
 pub(in crate::codec) fn double(number: f64) -> Value {
     go_json::typed_number(number).map_or(Value::Null, Value::Number)
 }
 
-/// The type of a field in Go, which error messages name.
+/// The Go type of a field, for error messages.
 fn go_type(field: &Field) -> String {
     if let Some(name) = field.attributes.go_type() {
         return name.to_owned();
@@ -476,7 +477,7 @@ fn usual_go_type(item: Item) -> String {
         Item::Single(Single::Double) => "float64",
         Item::Single(Single::Boolean) => "bool",
         Item::Single(Single::Strings) => "v1.ExtraValue",
-        // Those read themselves and name no type of their own.
+        // These have decoders of their own and no type name in messages.
         Item::Single(_) => "string",
     };
     name.to_owned()

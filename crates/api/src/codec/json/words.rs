@@ -1,19 +1,19 @@
-//! How it is told that a value does not fit its type: in the words of Go's JSON decoder, or in
-//! those of upstream's converter of trees (`pkg/runtime/converter.go` of k8s.io/apimachinery).
+//! Wording of type errors: that of Go's JSON decoder, or that of Kubernetes' converter of trees
+//! (`pkg/runtime/converter.go` of k8s.io/apimachinery).
 
-/// Whose words are used.
+/// The source of the wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
-    /// Those of the JSON decoder.
+    /// Go's JSON decoder.
     Json,
-    /// Those of the converter of trees.
+    /// The converter of trees.
     Tree,
 }
 
-/// What stands for the name of any struct, since the converter does not tell it.
+/// Stands for the name of any struct, which the converter does not print.
 pub(super) const STRUCT: &str = "struct";
 
-/// What the converter says of a value that does not fit. `text` is a number's.
+/// The converter's message for a type error. `text` is the literal of a number.
 pub(super) fn misfit_in_tree(found: &str, text: Option<&str>, go_type: &str) -> String {
     let kind = match found {
         "object" => "map",
@@ -26,18 +26,18 @@ pub(super) fn misfit_in_tree(found: &str, text: Option<&str>, go_type: &str) -> 
         STRUCT => format!("cannot restore struct from: {kind}"),
         list if list.starts_with("[]") => format!("cannot restore slice from {kind}"),
         map if map.starts_with("map[") => format!("cannot restore map from {kind}"),
-        // Go can make numbers of each other, and text of whole ones, but refuses to here.
+        // Go could convert between numbers, and integers to strings, but the converter rejects it.
         "string" if kind == "int64" => format!("cannot convert {kind} to {go_type}"),
         "int32" | "int64" | "float64" if kind == "float64" => format!("cannot convert {kind} to {go_type}"),
         "int32" | "int64" if kind == "int64" => misfit_alone(found, text, go_type),
         "bool" | "int32" | "int64" | "float64" => format!("unrecognized type: {go_type}"),
-        // Whatever else has a name is text.
+        // All other named types are strings.
         named if kind == "int64" => format!("cannot convert {kind} to {named}"),
         _ => "unrecognized type: string".to_owned(),
     }
 }
 
-/// What the JSON decoder says of a value that is decoded alone.
+/// The JSON decoder's message for a value without a path.
 pub(super) fn misfit_alone(found: &str, text: Option<&str>, go_type: &str) -> String {
     let blank = if text.is_some() { " " } else { "" };
     let text = text.unwrap_or("");
@@ -51,9 +51,9 @@ mod tests {
     use crate::codec::json;
     use crate::schema::types;
 
-    /// What upstream v1.36.4 answers to strategic merge patches with these values.
+    /// Responses of kube-apiserver v1.36.4 to strategic merge patches with these values.
     #[test]
-    fn a_tree_that_does_not_fit_is_told_in_the_words_of_the_converter() {
+    fn type_errors_in_trees_have_the_messages_of_the_converter() {
         let check = |kind: &str, object: Value, message: &str| {
             let id = types().kind("", "v1", kind).unwrap();
             let shown = object.to_string();

@@ -1,8 +1,8 @@
-//! Protobuf, which typed clients speak unless told otherwise, driven by the table of types.
+//! Protobuf, the default encoding of typed clients, driven by the table of types.
 //!
-//! A body is four bytes that say so, then a message that names the kind and holds the object
-//! as the bytes of another. Fields are written as upstream's code writes them: those that are
-//! pointers when they are there, the others always.
+//! A body is a magic number of four bytes, then an envelope message (`runtime.Unknown`) that names the kind and
+//! contains the object's message as bytes. Fields are written as by Kubernetes' generated code: pointers if they are
+//! set, all others always.
 
 mod read;
 mod source;
@@ -20,32 +20,32 @@ use crate::schema::{TypeId, types};
 use text::{NotStored, Outline};
 use wire::{Field, Fields};
 
-/// What every body begins with.
+/// The first bytes of every body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Whether a body claims to be protobuf.
+/// Whether a body begins like protobuf.
 pub fn is_protobuf(body: &[u8]) -> bool {
     body.starts_with(MAGIC)
 }
 
-/// The message around an object.
+/// The envelope of an object.
 struct Envelope<'a> {
     type_meta: TypeMeta,
     object: &'a [u8],
 }
 
-/// Reads only which kind a body says it is.
+/// Decodes only `apiVersion` and `kind` of a body.
 pub fn type_meta(body: &[u8]) -> Result<TypeMeta, DecodeError> {
     envelope(body).map(|envelope| envelope.type_meta)
 }
 
-/// Reads a body within the budget of its size. It is the caller who limits that size. A body that does not name
-/// its kind is taken for one of type `default`.
+/// Decodes a body within the memory budget for its size. The caller limits the size. A body that does not name its
+/// kind has the type `default`.
 pub fn decode(body: &[u8], default: Option<TypeId>) -> Result<Decoded, DecodeError> {
     decode_within(body, default, &mut DecodeBudget::for_body(body.len()))
 }
 
-/// Reads a body within a budget.
+/// Decodes a body within a memory budget.
 pub fn decode_within(
     body: &[u8],
     default: Option<TypeId>,
@@ -65,16 +65,16 @@ pub fn decode_within(
             }
         }
     }
-    // Fields of unknown numbers are skipped without a word: a newer client may send them.
+    // Unknown fields are skipped without a problem, because a newer client may send them.
     Ok(Decoded { object, problems: Vec::new() })
 }
 
-/// Reads an object that is not in an envelope.
+/// Decodes an object without an envelope.
 pub fn decode_message(message: &[u8], id: TypeId) -> Result<Value, DecodeError> {
     read::structure(message, id, &mut read::State::new(&mut DecodeBudget::for_body(message.len())))
 }
 
-/// Writes an object in its envelope, under the kind it says it is.
+/// Encodes an object in an envelope, with the kind that it states.
 pub fn encode(object: &Value, id: TypeId) -> Vec<u8> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let type_meta = TypeMeta { api_version: text("apiVersion").to_owned(), kind: text("kind").to_owned() };
@@ -83,22 +83,22 @@ pub fn encode(object: &Value, id: TypeId) -> Vec<u8> {
     out
 }
 
-/// Writes an object without an envelope, as an item of a list is.
+/// Encodes an object without an envelope, such as an item of a list.
 pub fn encode_message(object: &Value, id: TypeId) -> Vec<u8> {
     let mut out = Vec::new();
     write::structure(&mut out, Some(object), id);
     out
 }
 
-/// Writes messages from the JSON text of objects, as [`encode_message`] writes them from trees.
+/// Encodes messages from the JSON text of objects, equal to those of [`encode_message`] from trees.
 #[derive(Default)]
 pub struct TextEncoder {
     outline: Outline,
 }
 
 impl TextEncoder {
-    /// Appends the message of an object, whose text this program wrote: compact, each name once, and numbers as Go
-    /// prints them. Appends nothing and returns false if the text is not in that form.
+    /// Appends the message of an object in stored form: compact JSON, unique names, and numbers as Go prints them.
+    /// Appends nothing and returns false if the text is not in that form.
     #[must_use]
     pub fn encode(&mut self, json: &[u8], id: TypeId, out: &mut Vec<u8>) -> bool {
         match self.outline.read(json) {
@@ -111,17 +111,17 @@ impl TextEncoder {
     }
 }
 
-/// Puts the message of an object into an envelope.
+/// Wraps the message of an object in an envelope.
 pub fn envelop(type_meta: &TypeMeta, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 64);
     write_envelope(&mut out, type_meta, |out| out.extend_from_slice(message));
     out
 }
 
-/// The beginning of the body of a list, up to its items. Each item follows after [`begin_item`], then
-/// [`END_OF_ENVELOPE`]. `items_bytes` is what all the items take.
+/// The beginning of a list body, up to its items. Each item follows after [`begin_item`], then [`END_OF_ENVELOPE`].
+/// `items_bytes` is the size of all items.
 ///
-/// All lists of the API have the same numbers.
+/// All lists of the API have the same field numbers.
 pub fn begin_list(type_meta: &TypeMeta, metadata: &Value, items_bytes: usize) -> Vec<u8> {
     let list_meta =
         types().named("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta").expect("a type of the table");
@@ -134,20 +134,20 @@ pub fn begin_list(type_meta: &TypeMeta, metadata: &Value, items_bytes: usize) ->
     out
 }
 
-/// Begins an item of a list, whose message follows.
+/// Begins an item of a list; its message follows.
 pub fn begin_item(out: &mut Vec<u8>, message_bytes: usize) {
     wire::write_length(out, 2, message_bytes);
 }
 
-/// Bytes of an item in a list, with its tag and length.
+/// Size of an item in a list, with its tag and length.
 pub fn item_bytes(message_bytes: usize) -> usize {
     field_bytes(message_bytes)
 }
 
-/// Encoding and type of the content: none, and the usual one.
+/// The fields for the encoding and the type of the content, which are empty.
 pub const END_OF_ENVELOPE: &[u8] = b"\x1a\0\x22\0";
 
-/// Writes an event of a watch with its length before it. The object is in its envelope.
+/// Encodes a watch event with its length prefix. The object is in its envelope.
 pub fn watch_frame(event_type: &str, object: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 4];
     wire::write_bytes(&mut out, 1, event_type.as_bytes());
@@ -157,7 +157,7 @@ pub fn watch_frame(event_type: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Begins an event of a watch as [`watch_frame`] writes it. The message of the object follows, then [`END_OF_ENVELOPE`].
+/// Begins a watch event as [`watch_frame`] encodes it. The message of the object follows, then [`END_OF_ENVELOPE`].
 pub fn begin_event(out: &mut Vec<u8>, event_type: &str, type_meta: &TypeMeta, message_bytes: usize) {
     let type_meta_bytes = field_bytes(type_meta.api_version.len()) + field_bytes(type_meta.kind.len());
     let fields = field_bytes(type_meta_bytes) + field_bytes(message_bytes);
@@ -174,7 +174,7 @@ pub fn begin_event(out: &mut Vec<u8>, event_type: &str, type_meta: &TypeMeta, me
     wire::write_length(out, 2, message_bytes);
 }
 
-/// Bytes of a field under one of the first 15 numbers, with its tag and length.
+/// Size of a field with a number of up to 15, with its tag and length.
 fn field_bytes(content: usize) -> usize {
     1 + wire::varint_bytes(content as u64) + content
 }

@@ -1,4 +1,4 @@
-//! Reads messages into trees. Fields of unknown numbers are skipped.
+//! Decodes messages into trees. Unknown fields are skipped.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::codec::json::{MAX_DEPTH, double};
 use crate::codec::{DecodeBudget, DecodeError, empty};
 use crate::schema::{Entry, Item, Shape, Single, Slot, Type, TypeId, types};
 
-/// How deep a reading is, and the memory it may take.
+/// Depth and memory budget of a decoding.
 pub(super) struct State<'b> {
     depth: usize,
     pub(super) budget: &'b mut DecodeBudget,
@@ -28,7 +28,7 @@ impl<'b> State<'b> {
         value.text()
     }
 
-    /// Reads something one step deeper. Messages are as deep in each other as the input says.
+    /// Decodes a nested value, within the limit of depth.
     fn deeper<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
@@ -43,7 +43,7 @@ impl<'b> State<'b> {
     }
 }
 
-/// Reads the message of a type.
+/// Decodes the message of a type.
 pub(super) fn structure(message: &[u8], id: TypeId, state: &mut State<'_>) -> Result<Value, DecodeError> {
     let one = types().get(id);
     let mut found = Found { one, values: Vec::new() };
@@ -59,7 +59,7 @@ pub(super) fn structure(message: &[u8], id: TypeId, state: &mut State<'_>) -> Re
     Ok(Value::Object(object))
 }
 
-/// The fields of a type that were found, each with its index in the type.
+/// The fields that were found, each with its index in the type.
 struct Found {
     one: &'static Type,
     values: Vec<(usize, Value)>,
@@ -83,7 +83,7 @@ impl Found {
         Ok(())
     }
 
-    /// The place of a field. Those that repeat come one after the other, so the last is tried first.
+    /// The value of a field. Repeated fields mostly follow each other, so the last is tried first.
     fn slot(&mut self, index: usize) -> &mut Value {
         let at = self.values.iter().rposition(|(found, _)| *found == index).unwrap_or_else(|| {
             self.values.push((index, Value::Null));
@@ -131,7 +131,7 @@ impl Found {
     }
 }
 
-/// An entry of a map is a message of a key and a value, either of which may be missing.
+/// Decodes a map entry: a message with a key and a value, either of which may be missing.
 fn read_entry(message: &[u8], item: Item, state: &mut State<'_>) -> Result<(String, Value), DecodeError> {
     let mut key = String::new();
     let mut value = None;
@@ -165,13 +165,13 @@ fn read_item(value: Wire<'_>, item: Item, state: &mut State<'_>) -> Result<Value
             state.budget.text(bytes.len().div_ceil(3) * 4)?;
             Value::String(STANDARD.encode(bytes))
         }
-        // The low bits count, as they do in Go.
+        // The low bits count, as in Go.
         Single::Int32 => Value::from(value.number()? as i32),
         Single::Int64 => Value::from(value.number()?.cast_signed()),
         Single::Boolean => Value::Bool(value.number()? != 0),
         Single::Double => {
             let number = value.double()?;
-            // JSON has no word for these, so upstream could not answer with them.
+            // JSON cannot express these, so kube-apiserver could not return them.
             if !number.is_finite() {
                 return Err(fault("a floating-point number that JSON cannot write"));
             }

@@ -1,4 +1,4 @@
-//! Sources of messages: a tree, or the text of a stored object ([`super::text`]).
+//! Sources of messages: a tree, or the JSON text of a stored object ([`super::text`]).
 
 use std::borrow::Cow;
 
@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use crate::schema::Type;
 
-/// A value of JSON that is not `null`.
+/// A JSON value other than `null`.
 pub(super) trait Source<'a>: Copy {
     /// The fields of an object of a type.
     type Fields: Fields<Self>;
 
-    /// The fields of an object; none of any other value, and none of `null`.
+    /// The fields of an object; none for other values and for `null`.
     fn fields(object: Option<Self>, one: &Type) -> Self::Fields;
-    /// The members of an object in the order of their names; `None` is `null`.
+    /// The members of an object, sorted by name; `None` is `null`.
     fn members(self) -> impl Iterator<Item = (Cow<'a, [u8]>, Option<Self>)>;
     /// The items of a list; `None` is `null`.
     fn items(self) -> impl Iterator<Item = Option<Self>>;
-    /// The text of a string.
+    /// The content of a string.
     fn string(self) -> Option<Cow<'a, [u8]>>;
     fn integer(self) -> Option<i64>;
     fn double(self) -> Option<f64>;
@@ -30,7 +30,7 @@ pub(super) trait Source<'a>: Copy {
 
 /// The fields of an object.
 pub(super) trait Fields<S> {
-    /// The value of the field at an index of its type, which has that name; `None` if it is absent or `null`.
+    /// The value of a field, by its index in the type and its name; `None` if it is absent or `null`.
     fn get(&self, index: u16, name: &str) -> Option<S>;
 }
 

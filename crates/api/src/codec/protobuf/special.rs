@@ -1,4 +1,4 @@
-//! Values that are single in JSON and messages in protobuf.
+//! Values that are scalars in JSON and messages in protobuf.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::codec::time::{Precision, Timestamp};
 use crate::codec::{DecodeError, json, quantity};
 use crate::schema::{Single, TypeId, types};
 
-/// Length of the longest time that is written.
+/// Maximum length of an encoded time.
 const TIME_BYTES: usize = "2006-01-02T15:04:05.000000Z".len();
 
 const SCHEMA: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
@@ -19,7 +19,7 @@ fn schema_type() -> TypeId {
     types().named(SCHEMA).expect("a type of the table")
 }
 
-/// Writes the fields of the message of a value, which may be `null`.
+/// Encodes the message of a value, which may be `null`.
 pub(super) fn write<'a, S: Source<'a>>(out: &mut Vec<u8>, single: Single, value: Option<S>) {
     match single {
         Single::IntOrString => write_int_or_string(out, value),
@@ -37,7 +37,7 @@ pub(super) fn write<'a, S: Source<'a>>(out: &mut Vec<u8>, single: Single, value:
         Single::SchemaOrArray | Single::SchemaOrBool | Single::SchemaOrStringArray => {
             write_schema_or(out, single, value);
         }
-        // Everything else is carried as JSON.
+        // Other values are embedded as JSON.
         _ => {
             if let Some(value) = value {
                 write_bytes(out, 1, &value.json());
@@ -84,7 +84,7 @@ fn write_schema_or<'a, S: Source<'a>>(out: &mut Vec<u8>, single: Single, value: 
     }
 }
 
-/// Reads the message of a value.
+/// Decodes the message of a value.
 pub(super) fn read(message: &[u8], single: Single, state: &mut State<'_>) -> Result<Value, DecodeError> {
     match single {
         Single::IntOrString => read_int_or_string(message, state),
@@ -111,7 +111,7 @@ pub(super) fn read(message: &[u8], single: Single, state: &mut State<'_>) -> Res
     }
 }
 
-/// All values under a number.
+/// All values of a field number.
 fn all(message: &[u8], number: u32) -> impl Iterator<Item = Result<Wire<'_>, DecodeError>> {
     Fields::new(message).filter_map(move |field| match field {
         Ok(Field { number: found, value }) => (found == number).then_some(Ok(value)),
@@ -119,7 +119,7 @@ fn all(message: &[u8], number: u32) -> impl Iterator<Item = Result<Wire<'_>, Dec
     })
 }
 
-/// The value under a number, the last one if there are several.
+/// The last value of a field number.
 fn last(message: &[u8], number: u32) -> Result<Option<Wire<'_>>, DecodeError> {
     all(message, number).try_fold(None, |_, value| value.map(Some))
 }

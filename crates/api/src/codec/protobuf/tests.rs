@@ -1,4 +1,4 @@
-//! Bytes worked out by hand, and bytes that nobody would send in good faith.
+//! Hand-made message bytes, and hostile ones.
 
 use serde_json::json;
 
@@ -10,13 +10,13 @@ fn id(group: &str, version: &str, kind: &str) -> TypeId {
     types().kind(group, version, kind).expect("a kind we have")
 }
 
-/// What upstream stores and returns for this object.
+/// The object as kube-apiserver stores and returns it.
 fn conformed(object: &Value, id: TypeId) -> Value {
     json_codec::conform(object.clone(), id).expect("it fits its type").object
 }
 
-/// The metadata of an object with this name and nothing else: everything that is not a
-/// pointer is written, and times as empty messages.
+/// The metadata message of an object with only a name: all fields that are not pointers are written, and times as
+/// empty messages.
 fn metadata(name: &[u8]) -> Vec<u8> {
     let name_length = u8::try_from(name.len()).unwrap();
     let mut fields = vec![0x0a, name_length];
@@ -28,7 +28,7 @@ fn metadata(name: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_config_map_byte_by_byte() {
+fn config_map_has_the_expected_bytes() {
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" }, "data": { "b": "2", "a": "1" }, "immutable": false });
     let mut expected = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap".to_vec();
     let mut object = metadata(b"m");
@@ -41,7 +41,7 @@ fn a_config_map_byte_by_byte() {
 }
 
 #[test]
-fn values_that_are_messages() {
+fn message_values_round_trip() {
     let port = types().named("io.k8s.api.core.v1.ServicePort").unwrap();
     let bytes = encode_message(&json!({ "port": 80, "targetPort": "http" }), port);
     assert_eq!(bytes, b"\x0a\x00\x12\x00\x18\x50\x22\x0a\x08\x01\x10\x00\x1a\x04http\x28\x00");
@@ -85,14 +85,14 @@ fn numbers_may_be_packed() {
 }
 
 #[test]
-fn options_are_read_whatever_version_they_name() {
+fn options_are_decoded_in_any_api_version() {
     let mut body = b"k8s\0\x0a\x18\x0a\x07apps/v1\x12\x0dDeleteOptions\x12\x02\x08\x1e".to_vec();
     let decoded = decode(&body, None).unwrap().object;
     assert_eq!(
         decoded,
         json!({ "apiVersion": "apps/v1", "kind": "DeleteOptions", "gracePeriodSeconds": 30 })
     );
-    body[4] = 0x7a; // the envelope's first field under a number nobody knows
+    body[4] = 0x7a; // the envelope's first field with an unknown number
     assert!(matches!(decode(&body, None), Err(DecodeError::UnknownKind { .. })));
     let default = id("", "v1", "DeleteOptions");
     assert_eq!(decode(&body, Some(default)).unwrap().object, json!({ "gracePeriodSeconds": 30 }));
@@ -103,7 +103,7 @@ fn unknown_fields_are_skipped() {
     let map = id("", "v1", "ConfigMap");
     let object = conformed(&json!({ "data": { "a": "1" } }), map);
     let mut bytes = encode_message(&object, map);
-    // A number, eight bytes, bytes, a group with a group in it, four bytes; all under 1000.
+    // A varint, a fixed64, bytes, a nested group, a fixed32; all with number 1000.
     bytes.extend_from_slice(
         b"\xc0\x3e\x05\xc1\x3e12345678\xc2\x3e\x03abc\xc3\x3e\x0b\x08\x01\x0c\xc4\x3e\xc5\x3e1234",
     );
@@ -133,7 +133,7 @@ fn lists_are_put_together_from_items() {
     assert_eq!(decode(&bytes, None).unwrap().object, whole);
 }
 
-/// The message of a text, checked to be that of the tree which the text describes.
+/// The message from a text, verified to equal that from the tree of the text.
 fn message_of_text(text: &str, id: TypeId) -> Option<Vec<u8>> {
     let mut out = b"before".to_vec();
     let is_written = TextEncoder::default().encode(text.as_bytes(), id, &mut out);
@@ -147,7 +147,7 @@ fn message_of_text(text: &str, id: TypeId) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn text_becomes_the_message_of_its_tree() {
+fn message_of_text_equals_message_of_tree() {
     let pod = id("", "v1", "Pod");
     for text in [
         r#"{}"#,
@@ -235,7 +235,7 @@ fn watch_events_are_framed() {
 }
 
 #[test]
-fn broken_bodies_are_refused() {
+fn malformed_bodies_are_rejected() {
     for body in [
         &b""[..],
         b"k8s",

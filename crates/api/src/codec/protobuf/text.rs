@@ -1,12 +1,12 @@
-//! The JSON text of a stored object as a source of messages, without a tree: one pass notes where its values are, and
-//! the writer takes them from the text.
+//! The JSON text of a stored object as a source of messages, without a tree: one pass records the offsets of its
+//! values, and the encoder reads them from the text.
 
 use std::borrow::Cow;
 
 use super::source::{Fields, Source};
 use crate::schema::Type;
 
-/// More fields than any type has.
+/// More than the fields of any type.
 pub(super) const MAX_FIELDS: usize = 64;
 
 /// No value.
@@ -25,30 +25,30 @@ enum Kind {
     Object,
 }
 
-/// A value or the name of a member, which stands before its value.
+/// A value, or the name of a member, which precedes its value.
 #[derive(Clone, Copy)]
 struct Node {
     kind: Kind,
-    /// Where its text begins and ends; of a string without the quotes.
+    /// Start and end of its text; of a string without the quotes.
     start: u32,
     end: u32,
-    /// The node after all that it contains.
+    /// The node after all nodes that it contains.
     next: u32,
 }
 
-/// Where the values of a text are. May be used for one text after the other.
+/// Offsets of the values of a text. Reusable for several texts.
 #[derive(Default)]
 pub(super) struct Outline {
     nodes: Vec<Node>,
-    /// The containers around the value that is read.
+    /// The containers around the current value.
     open: Vec<u32>,
 }
 
-/// The text has a form that this program does not store.
+/// The error for a text that is not in stored form.
 pub(super) struct NotStored;
 
 impl Outline {
-    /// Notes the values of a text and returns the outermost.
+    /// Records the values of a text and returns the outermost.
     pub(super) fn read<'a>(&'a mut self, text: &'a [u8]) -> Result<Text<'a>, NotStored> {
         self.nodes.clear();
         self.open.clear();
@@ -129,7 +129,7 @@ impl Reader<'_> {
         if self.take()? == b':' { Ok(()) } else { Err(NotStored) }
     }
 
-    /// Reads a string after its first quote.
+    /// Reads a string after its opening quote.
     fn string(&mut self) -> Result<(), NotStored> {
         let start = self.at;
         let mut kind = Kind::String;
@@ -184,11 +184,11 @@ impl Reader<'_> {
     }
 }
 
-/// Where the next quote or backslash is. Looks at eight bytes at a time, for most texts are longer.
+/// Offset of the next quote or backslash. Compares eight bytes at a time, because most strings are longer.
 fn quote_or_escape(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    // The highest bit of the lowest byte that is zero, and maybe of some above it.
+    // The highest bit of the lowest zero byte, and maybe of some bytes above it.
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
     let (words, rest) = text.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -224,7 +224,7 @@ impl<'a> Text<'a> {
         (self.node().kind != Kind::Null).then_some(self)
     }
 
-    /// The values in a container, or the names of members and what follows them.
+    /// The values in a container, or the names of members and the nodes after them.
     fn inside(self, kind: Kind) -> Values<'a> {
         let node = self.node();
         let end = if node.kind == kind { node.next } else { self.at + 1 };
@@ -232,7 +232,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Values that follow one another.
+/// An iterator over consecutive values.
 struct Values<'a> {
     next: Text<'a>,
     end: u32,
@@ -257,7 +257,7 @@ impl<'a> Source<'a> for Text<'a> {
         let mut fields = TextFields { object, places: [ABSENT; MAX_FIELDS] };
         let mut values = object.into_iter().flat_map(|object| object.inside(Kind::Object));
         while let (Some(name), Some(value)) = (values.next(), values.next()) {
-            // Names of fields have no escapes.
+            // Field names have no escapes.
             if let Some(index) = one.index_of(name.raw())
                 && let Some(place) = fields.places.get_mut(index)
             {
@@ -316,7 +316,7 @@ impl<'a> Source<'a> for Text<'a> {
     }
 }
 
-/// Where the fields of an object are, by their index in the type.
+/// The nodes of an object's fields, by their index in the type.
 pub(super) struct TextFields<'a> {
     object: Option<Text<'a>>,
     places: [u32; MAX_FIELDS],

@@ -1,9 +1,9 @@
-//! The wire format: numbers, lengths and bytes.
+//! The protobuf wire format: varints, lengths and bytes.
 
 use crate::codec::DecodeError;
 use crate::codec::text::lossy;
 
-/// The longest a number of 64 bits can be at seven bits a byte.
+/// Maximum length of a 64-bit varint, with seven bits per byte.
 const MAX_VARINT_BYTES: usize = 10;
 
 /// A field of a message.
@@ -12,17 +12,17 @@ pub(super) struct Field<'a> {
     pub(super) value: Wire<'a>,
 }
 
-/// What is on the wire under a number.
+/// The value of a field on the wire.
 #[derive(Clone, Copy)]
 pub(super) enum Wire<'a> {
     Varint(u64),
     Fixed64(u64),
     Bytes(&'a [u8]),
-    /// Forms that no field of ours has.
+    /// Wire types that no Kubernetes field has.
     Other,
 }
 
-/// The fields of a message, in the order they were written. Ends after a fault.
+/// The fields of a message, in order. Ends after an error.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -53,7 +53,7 @@ impl<'a> Fields<'a> {
         Ok(Field { number, value })
     }
 
-    /// Groups are an old form that nests; nothing of ours uses it, but it may be skipped.
+    /// Skips a group, a deprecated form that nests; no Kubernetes field uses it.
     fn skip_group(&mut self) -> Result<Wire<'a>, DecodeError> {
         let mut depth = 1_usize;
         while depth > 0 {
@@ -107,7 +107,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Text; what is no Unicode becomes U+FFFD, as it would when Go writes it in JSON.
+    /// Text. Invalid UTF-8 becomes U+FFFD, as when Go encodes it in JSON.
     pub(super) fn text(self) -> Result<String, DecodeError> {
         self.bytes().map(|bytes| lossy(bytes).into_owned())
     }
@@ -127,11 +127,11 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Takes a number of seven bits a byte, the lowest first.
+/// Decodes a varint: seven bits per byte, lowest first.
 pub(super) fn varint(rest: &mut &[u8]) -> Result<u64, DecodeError> {
     let mut number = 0_u64;
     for (index, byte) in rest.iter().take(MAX_VARINT_BYTES).enumerate() {
-        // Of the tenth byte only one bit fits; others are lost, as they are in Go.
+        // Only one bit of the tenth byte fits; others are dropped, as in Go.
         number |= u64::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
             *rest = &rest[index + 1..];
@@ -163,7 +163,7 @@ pub(crate) fn write_double(out: &mut Vec<u8>, field: u32, number: f64) {
     out.extend_from_slice(&number.to_bits().to_le_bytes());
 }
 
-/// Writes what goes before bytes of a length.
+/// Writes the tag and the length of a length-delimited field.
 pub(super) fn write_length(out: &mut Vec<u8>, field: u32, length: usize) {
     write_varint(out, u64::from(field) << 3 | 2);
     write_varint(out, length as u64);
@@ -174,8 +174,8 @@ pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Writes a message, whose length is only known after it was written: most take one byte to tell it, and the others
-/// move by the rest.
+/// Writes a message whose length is known only afterwards: one byte is reserved for the length, and longer messages
+/// are moved.
 pub(crate) fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     write_varint(out, u64::from(field) << 3 | 2);
     let start = out.len();
@@ -197,7 +197,7 @@ pub(crate) fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&m
     out[content - 1] &= 0x7f;
 }
 
-/// How many bytes a number takes.
+/// Size of a varint.
 pub(super) fn varint_bytes(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }

@@ -1,5 +1,5 @@
-//! Writes objects as messages. They were read or checked before; what does not fit its type all the same is written
-//! as if it were not there.
+//! Encodes objects as messages. They were decoded or validated before; a value of the wrong type is treated as
+//! absent.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use super::special;
 use super::wire::{write_bytes, write_double, write_message, write_number};
 use crate::schema::{Entry, Field, Item, Shape, Single, Slot, Type, TypeId, types};
 
-/// Writes the fields of an object of a type; none if it is not one.
+/// Writes the fields of an object of a type; none if the value is not an object.
 pub(super) fn structure<'a, S: Source<'a>>(out: &mut Vec<u8>, object: Option<S>, id: TypeId) {
     let one = types().get(id);
     entries::<S>(out, &S::fields(object, one), one, &one.message);
@@ -29,11 +29,11 @@ fn entries<'a, S: Source<'a>>(out: &mut Vec<u8>, object: &S::Fields, one: &Type,
     }
 }
 
-/// Writes a field that has a value or is `null`.
+/// Writes a field with a value or `null`.
 fn write_field<'a, S: Source<'a>>(out: &mut Vec<u8>, number: u32, field: &Field, value: Option<S>) {
     match field.shape {
         Shape::One(_) if field.pointer && value.is_none() => {}
-        // A slice in Go, which is written when it is not nil.
+        // A slice in Go, which is written if it is not nil.
         Shape::One(Item::Single(Single::Bytes | Single::Strings)) if value.is_none() => {}
         Shape::One(item) => write_item(out, number, item, value),
         Shape::List(item) => {
@@ -41,7 +41,7 @@ fn write_field<'a, S: Source<'a>>(out: &mut Vec<u8>, number: u32, field: &Field,
                 write_item(out, number, item, value);
             }
         }
-        // The map is sorted by key, as kube-apiserver sorts when it writes.
+        // Map entries are sorted by key, as kube-apiserver writes them.
         Shape::Map(item) => {
             for (key, value) in value.into_iter().flat_map(S::members) {
                 write_message(out, number, |out| {
@@ -62,7 +62,7 @@ fn write_item<'a, S: Source<'a>>(out: &mut Vec<u8>, number: u32, item: Item, val
     match single {
         Single::String => write_bytes(out, number, &string()),
         Single::Bytes => write_bytes(out, number, &STANDARD.decode(&*string()).unwrap_or_default()),
-        // Negative numbers take all 64 bits, those of 32 too.
+        // Negative numbers take all 64 bits, also those of 32 bits.
         Single::Int32 | Single::Int64 => {
             write_number(out, number, value.and_then(S::integer).unwrap_or_default().cast_unsigned());
         }

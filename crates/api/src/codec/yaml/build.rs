@@ -1,4 +1,4 @@
-//! Builds the tree of a document from the events of the parser.
+//! Builds the tree of a YAML document from parser events.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,15 +17,15 @@ use crate::codec::error::{DecodeError, Problem, Quoted};
 use crate::codec::json::MAX_DEPTH;
 use crate::codec::text::lossy;
 
-/// Memory for a key that was set again: its line, and its place in a list that grows.
+/// Memory of a duplicate key: its line, and its slot in a growing list.
 const DUPLICATE_BYTES: usize = 64;
 
 type Parsed<T> = Result<T, DecodeError>;
 
-/// The tree of the only document of a body, and the keys that were set again.
+/// The tree of the only document of a body, and its duplicate keys.
 pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value, Option<Problem>)> {
     let text = std::str::from_utf8(body).map_err(|_| fault("yaml: invalid UTF-8"))?;
-    // Whether there are comments to tell of depends on what other crates want of the parser.
+    // Whether the parser emits comments depends on the features that other crates enable.
     let mut options = Options::default();
     options.set_emit_comments(false);
     let mut builder = Builder {
@@ -45,19 +45,19 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
 struct Builder<'a, 'b> {
     parser: Parser<'a, StrInput<'a>>,
     text: &'a str,
-    /// Nodes that others may refer to; none while they are being read.
+    /// Nodes with anchors; none while they are being built.
     anchors: HashMap<usize, Option<Node>>,
-    /// Memory for the tree, with a copy of every node that has an anchor and one for every alias.
+    /// Memory budget for the tree, with a copy of every node that has an anchor and one for every alias.
     budget: &'b mut DecodeBudget,
-    /// The scalars' part of the JSON text that the tree will have. A document whose aliases exceed the limit for that text
-    /// is rejected when it does, because building the rest of its tree would take memory for nothing.
+    /// The scalars' part of the length of the resulting JSON. A document whose aliases exceed the limit of that
+    /// length is rejected at once, because building the rest of its tree would waste memory.
     text_bytes: usize,
-    /// How many lists and maps are open.
+    /// Number of open lists and maps.
     depth: usize,
     duplicates: Vec<(usize, String)>,
 }
 
-/// A value with its line, and the memory and the text it takes, which is what a copy of it costs.
+/// A value with its line, and its memory and text length, which are the cost of a copy.
 #[derive(Clone)]
 struct Node {
     value: Value,
@@ -75,7 +75,7 @@ impl<'a> Builder<'a, '_> {
             match event {
                 Event::StreamStart | Event::DocumentEnd => {}
                 Event::StreamEnd => return Ok(found.unwrap_or(Value::Null)),
-                // Upstream would read the first and never mention the others.
+                // kube-apiserver would read the first document and silently ignore the others.
                 Event::DocumentStart(..) if found.is_some() => {
                     return Err(at(span.start.line(), "a body holds one document"));
                 }
@@ -135,7 +135,7 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// Keeps a copy of a node that has an anchor.
+    /// Stores a copy of a node with an anchor.
     fn keep(&mut self, anchor: usize, node: Node) -> Parsed<Node> {
         if anchor != 0 {
             charge_copy(self.budget, &node)?;
@@ -144,8 +144,8 @@ impl<'a> Builder<'a, '_> {
         Ok(node)
     }
 
-    /// Reads a list or a map, unless it is nested deeper than JSON may be. Reading recurses, so that deeper ones
-    /// would exhaust the stack.
+    /// Builds a list or a map, unless it is nested deeper than JSON may be. Building recurses, so deeper ones would
+    /// exhaust the stack.
     fn deeper(&mut self, line: usize, read: fn(&mut Self, usize) -> Parsed<Node>) -> Parsed<Node> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -189,13 +189,13 @@ impl<'a> Builder<'a, '_> {
         }
     }
 
-    /// The node of a list or map that is complete; `before` are the memory and the text before it.
+    /// The node of a complete list or map; `before` are the memory and text length before it.
     fn collection(&self, value: Value, before: (usize, usize), line: usize) -> Node {
         let (bytes, text_bytes) = (self.budget.spent() - before.0, self.text_bytes - before.1);
         Node { value, bytes, text_bytes, line, is_merge: false }
     }
 
-    /// Takes over the fields of another map, or of several, of which the first count most.
+    /// Merges the fields of another map, or of several, of which the first take precedence.
     fn merge(&mut self, object: &mut Map<String, Value>, from: Node) -> Parsed<()> {
         let line = from.line;
         let maps = match from.value {
@@ -216,7 +216,7 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
-    /// Sets a field. The last one counts, and all but the first are told.
+    /// Sets a field. The last value counts, and all keys but the first are reported as duplicates.
     fn set(
         &mut self,
         object: &mut Map<String, Value>,
@@ -251,16 +251,16 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Par
     Ok(Node { value, bytes, text_bytes: text.len(), line, is_merge })
 }
 
-/// Charges a copy of a node. Upstream rejects what it finds to be expanded too often in these words.
+/// Charges a copy of a node. The error is that of kube-apiserver for excessive aliasing.
 fn charge_copy(budget: &mut DecodeBudget, node: &Node) -> Parsed<()> {
-    // A copy of nothing still takes time.
+    // Even a copy of nothing takes time.
     match budget.charge(node.bytes.max(1)) {
         Err(BudgetError::TooLarge { .. }) => Err(DecodeError::ExcessiveAliasing),
         charged => Ok(charged?),
     }
 }
 
-/// A key as Go prints it in messages, quotes included.
+/// A key as Go prints it in messages, with quotes.
 fn shown_key(key: &Value) -> String {
     match key {
         Value::String(text) => Quoted(text).to_string(),
@@ -272,7 +272,7 @@ fn shown_key(key: &Value) -> String {
     }
 }
 
-/// A number as the name of a field: `sigs.k8s.io/yaml` prints it with the precision of a float32.
+/// A number as a field name: `sigs.k8s.io/yaml` prints it with the precision of a float32.
 fn number_name(number: &Number) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "the precision of the name is that of a float32")]
     match number.as_f64() {
@@ -285,7 +285,7 @@ fn number_name(number: &Number) -> String {
     }
 }
 
-/// The name of a tag of YAML itself, such as `int`; empty for others.
+/// The name of a core tag of YAML, such as `int`; empty for others.
 fn core_name(tag: &Tag) -> Cow<'_, str> {
     tag.suffix_in_namespace("tag:yaml.org,2002:").unwrap_or_default()
 }

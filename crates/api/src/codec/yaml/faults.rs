@@ -1,4 +1,4 @@
-//! What is wrong with a document, in the words of upstream's parser where ours has others for the same.
+//! YAML errors, with the messages of the parser that Kubernetes uses where ours differ.
 
 use granit_parser::ScanError;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::resolve::Resolved;
 use crate::codec::error::{DecodeError, Quoted};
 
-/// How our parser begins to say what upstream's says in the words beside it.
+/// Beginnings of our parser's messages, and the equivalent messages of libyaml.
 const WORDS: &[(&str, &str)] = &[
     ("tabs disallowed", "found character that cannot start any token"),
     ("unclosed quote", "found unexpected end of stream"),
@@ -15,7 +15,7 @@ const WORDS: &[(&str, &str)] = &[
     ("mismatched bracket '{'", "did not find expected ',' or '}'"),
 ];
 
-/// Faults that libyaml's parser reports, and not its scanner. The parser counts lines from 0.
+/// Errors of libyaml's parser rather than its scanner. The parser counts lines from 0.
 const OF_PARSER: &[&str] = &[
     "did not find expected node content",
     "did not find expected '-' indicator",
@@ -25,35 +25,35 @@ const OF_PARSER: &[&str] = &[
     "did not find expected <document start>",
 ];
 
-/// The fault that our parser found in a document, in the words of libyaml.
+/// Converts an error of our parser into the message of libyaml.
 pub(super) fn of_parser(error: &ScanError, document: &str) -> DecodeError {
-    let said = error.info();
-    if said.starts_with("unexpected character") {
+    let message = error.info();
+    if message.starts_with("unexpected character") {
         // Reserved indicators; all others are control characters.
-        if said.ends_with("`@'") || said.ends_with("``'") {
+        if message.ends_with("`@'") || message.ends_with("``'") {
             return of_line(error.marker().line(), "found character that cannot start any token");
         }
         return fault("yaml: control characters are not allowed");
     }
-    // Upstream does not tell what it was reading.
-    let said = said
+    // libyaml does not report the context.
+    let message = message
         .split_once(", ")
         .filter(|(reading, _)| reading.starts_with("while "))
-        .map_or(&*said, |(_, what)| what);
-    if let Some(bracket) = said.strip_prefix("unclosed bracket '") {
+        .map_or(&*message, |(_, what)| what);
+    if let Some(bracket) = message.strip_prefix("unclosed bracket '") {
         // libyaml begins a new line before the end of the document.
         let lines = document.lines().count().max(1);
         return at(lines, unclosed(bracket, document));
     }
-    if said.starts_with("found unknown anchor") {
+    if message.starts_with("found unknown anchor") {
         let line = document.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
         let column: String = line.chars().skip(error.marker().col()).collect();
         let name = column.split('*').nth(1).unwrap_or_default();
         let name: String = name.chars().take_while(|c| c.is_alphanumeric() || "_-".contains(*c)).collect();
         return fault(&format!("yaml: unknown anchor '{name}' referenced"));
     }
-    let known = WORDS.iter().find(|(ours, _)| said.starts_with(ours));
-    let words = known.map_or(said, |(_, upstream)| upstream);
+    let known = WORDS.iter().find(|(ours, _)| message.starts_with(ours));
+    let words = known.map_or(message, |(_, upstream)| upstream);
     match error.marker().line() {
         line if OF_PARSER.contains(&words) && line > 1 => at(line - 1, words),
         line => of_line(line, words),
@@ -76,7 +76,7 @@ fn of_line(line: usize, words: &str) -> DecodeError {
     if line <= 1 { fault(&format!("yaml: {words}")) } else { at(line, words) }
 }
 
-/// A value that is not what its tag says.
+/// The error of a value that does not match its tag.
 pub(super) fn of_tag(found: &Resolved, text: &str, tag: &str) -> DecodeError {
     let kind = match found {
         Resolved::Value(Value::Null) => "null",
@@ -88,7 +88,7 @@ pub(super) fn of_tag(found: &Resolved, text: &str, tag: &str) -> DecodeError {
     fault(&format!("yaml: cannot decode !!{kind} `{text}` as a !!{tag}"))
 }
 
-/// A key that is a list or a map.
+/// The error of a key that is a list or a map.
 pub(super) fn of_key(key: &Value) -> DecodeError {
     fault(&format!("yaml: invalid map key: {}", go_syntax(key)))
 }
@@ -101,7 +101,7 @@ pub(super) fn fault(message: &str) -> DecodeError {
     DecodeError::Yaml { message: message.to_owned() }
 }
 
-/// A value as Go would write it in a program.
+/// A value as a Go literal.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -124,9 +124,9 @@ mod tests {
     use super::super::build::document;
     use crate::codec::DecodeBudget;
 
-    /// What upstream v1.36.4 answers to applied documents like these.
+    /// Responses of kube-apiserver v1.36.4 to applied documents like these.
     #[test]
-    fn faults_are_told_in_upstreams_words() {
+    fn errors_have_the_messages_of_kube_apiserver() {
         for (text, message) in [
             ("a: b: c", "yaml: mapping values are not allowed in this context"),
             ("x: 1\na: b: c", "yaml: line 2: mapping values are not allowed in this context"),

@@ -1,15 +1,15 @@
-//! What a plain scalar of YAML 1.1 is.
+//! Resolution of plain scalars in YAML 1.1.
 
 use serde_json::{Number, Value};
 
-/// A scalar that JSON can hold, or a number that it cannot.
+/// A scalar that JSON can express, or a number that it cannot.
 pub(super) enum Resolved {
     Value(Value),
-    /// Not a number, or infinite.
+    /// NaN or infinity.
     NoNumber(&'static str),
 }
 
-/// Resolves a scalar without a tag and without quotes.
+/// Resolves a plain scalar without a tag.
 pub(super) fn plain(text: &str) -> Resolved {
     let value = match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -32,7 +32,7 @@ fn number(text: &str) -> Resolved {
     let number = match first {
         b'.' if is_decimal(text) => text.parse().ok(),
         b'+' | b'-' | b'0'..=b'9' => {
-            // The timestamps of YAML are text here, and an underscore may be anywhere.
+            // YAML timestamps are strings here, and an underscore may be anywhere.
             let digits = text.replace('_', "");
             if let Some(whole) = whole(&digits) {
                 return Resolved::Value(whole);
@@ -43,12 +43,12 @@ fn number(text: &str) -> Resolved {
     };
     match number.and_then(Number::from_f64) {
         Some(number) => Resolved::Value(Value::Number(number)),
-        // Go reports that it is out of range, and the text stays text.
+        // Go reports a range error, and the scalar remains a string.
         None => Resolved::Value(Value::from(text)),
     }
 }
 
-/// A whole number of 64 bits with the prefix of its base, of which a lone zero is one too.
+/// An integer of 64 bits with the prefix of its base; a leading zero is one too.
 fn whole(text: &str) -> Option<Value> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -72,7 +72,7 @@ fn whole(text: &str) -> Option<Value> {
     Some(Value::from(size))
 }
 
-/// Digits with at most one point and maybe an exponent.
+/// Digits with at most one point and an optional exponent.
 fn is_decimal(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {

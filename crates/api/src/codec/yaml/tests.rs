@@ -1,4 +1,4 @@
-//! Documents and the trees they are.
+//! Documents and their trees.
 
 use coracle_meta::budget::MAX_JSON_TEXT_BYTES;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn fault(text: &str) -> String {
 }
 
 #[test]
-fn scalars_mean_what_they_mean_to_kubectl() {
+fn scalars_are_resolved_as_by_kubectl() {
     for (text, value) in [
         ("yes", json!(true)),
         ("Off", json!(false)),
@@ -53,7 +53,7 @@ fn scalars_mean_what_they_mean_to_kubectl() {
 }
 
 #[test]
-fn maps_lists_and_references() {
+fn maps_lists_and_aliases_are_built() {
     let text = "base: &b\n  a: 1\n  l: [x, {w: z}]\nother:\n  <<: *b\n  c: 2\nsame: *b\n1: int\ntrue: bool\n";
     let expected = json!({
         "base": { "a": 1, "l": ["x", { "w": "z" }] },
@@ -68,7 +68,7 @@ fn maps_lists_and_references() {
 }
 
 #[test]
-fn duplicates_are_told_with_their_lines() {
+fn duplicate_keys_are_reported_with_their_lines() {
     let pod = types().kind("", "v1", "Pod").unwrap();
     let text = "kind: Pod\nspec:\n  nodeName: a\n  nodeName: b\n  zz: 1\nkind: Pod\n";
     let decoded = decode(text.as_bytes(), Target::Type(pod)).unwrap();
@@ -81,7 +81,7 @@ fn duplicates_are_told_with_their_lines() {
 }
 
 #[test]
-fn what_is_refused() {
+fn unsupported_documents_are_rejected() {
     assert!(fault("a: 1\n---\nb: 2\n").contains("one document"));
 
     assert!(fault("a: &x [*x]").contains("contains itself"));
@@ -93,7 +93,7 @@ fn what_is_refused() {
 }
 
 #[test]
-fn references_cannot_explode() {
+fn alias_bombs_are_rejected() {
     let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
     for (before, name) in ('a'..'i').zip('b'..='i') {
         bomb.push_str(&format!("{name}: &{name} [{}]\n", [format!("*{before}").as_str(); 10].join(", ")));
@@ -101,12 +101,12 @@ fn references_cannot_explode() {
     assert!(fault(&bomb).contains("excessive aliasing"));
 }
 
-/// The attack: a body of 1.6 MB that stands for 200 GB.
+/// The attack: a body of 1.6 MB that expands to 200 GB.
 #[test]
 fn aliases_of_a_long_scalar_are_limited_by_their_bytes() {
     let body = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), "*a,".repeat(200_000));
     assert_eq!(fault(&body), "yaml: document contains excessive aliasing");
-    // Rejected when the text is too long, before the rest of the memory is taken.
+    // Rejected when the text is too long, before the rest of the memory is allocated.
     let mut budget = DecodeBudget::for_body(body.len());
     assert!(build::document(body.as_bytes(), &mut budget).is_err());
     assert!(budget.spent() < 2 * MAX_JSON_TEXT_BYTES, "{}", budget.spent());
@@ -138,7 +138,7 @@ fn nested_deeper_than_json_is_rejected_without_recursion() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn encoded_documents_are_decoded_to_the_same_tree() {
     let value = json!({
         "apiVersion": "v1",
         "empty": {},

@@ -1,4 +1,4 @@
-//! Writes a tree in block style, keys in the order of the tree, which is ascending.
+//! Encodes a tree in block style, with keys in the order of the tree, which is ascending.
 
 use coracle_meta::go_json;
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ pub(super) fn document(value: &Value) -> String {
     out
 }
 
-/// Fields one below the other. The first goes on a line that was begun with a dash.
+/// One line per field. The first continues the line of a list item's dash.
 fn object(out: &mut String, fields: &Map<String, Value>, indent: usize, after_dash: bool) {
     for (index, (key, value)) in fields.iter().enumerate() {
         if index > 0 || !after_dash {
@@ -31,7 +31,7 @@ fn object(out: &mut String, fields: &Map<String, Value>, indent: usize, after_da
                 out.push('\n');
                 object(out, fields, indent + 2, false);
             }
-            // Lists are not indented below their key, as kubectl shows them.
+            // Lists are not indented below their key, as in kubectl's output.
             Value::Array(items) if !items.is_empty() => {
                 out.push('\n');
                 array(out, items, indent);
@@ -52,7 +52,7 @@ fn array(out: &mut String, items: &[Value], indent: usize) {
         match item {
             Value::Object(fields) if !fields.is_empty() => object(out, fields, indent + 2, true),
             Value::Array(items) if !items.is_empty() => {
-                // The dash of an inner list stands on a line of its own.
+                // The dash of a nested list has a line of its own.
                 out.pop();
                 out.push('\n');
                 array(out, items, indent + 2);
@@ -75,12 +75,12 @@ fn scalar(out: &mut String, value: &Value) {
         Value::Number(number) if number.is_f64() => {
             out.push_str(&go_json::general_text(number.as_f64().unwrap_or_default()));
         }
-        // Other numbers, words, and the empty list and object are written as in JSON.
+        // Other numbers, literals, and the empty list and object are written as in JSON.
         other => out.push_str(&other.to_string()),
     }
 }
 
-/// Text without quotes where it would be read as the same text, and as in JSON elsewhere.
+/// A plain scalar if it would be read as the same string, otherwise quoted as in JSON.
 fn text(out: &mut String, value: &str) {
     if is_plain(value) { out.push_str(value) } else { out.push_str(&Value::from(value).to_string()) }
 }
@@ -94,7 +94,7 @@ fn is_plain(value: &str) -> bool {
         && !looks_like_timestamp(value)
 }
 
-/// Some readers take dates for more than text.
+/// Some readers resolve dates to timestamps.
 fn looks_like_timestamp(value: &str) -> bool {
     value.len() > 4 && value.as_bytes()[4] == b'-' && value.as_bytes()[..4].iter().all(u8::is_ascii_digit)
 }

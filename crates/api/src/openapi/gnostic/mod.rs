@@ -1,7 +1,7 @@
-//! OpenAPI documents in protobuf, as the messages of gnostic, which is what client-go asks for.
+//! OpenAPI documents in protobuf, as messages of gnostic, which client-go requests.
 //!
-//! Which JSON field goes where is one table for each message. Fields that no table names are left
-//! out, as long as they do not begin with `x-`: those are kept as text.
+//! One table per message maps JSON fields to field numbers. Fields that are not in the table are omitted, except for
+//! those that begin with `x-`, which are kept as text.
 
 mod v2;
 mod v3;
@@ -14,10 +14,10 @@ use crate::codec::protobuf::wire::{write_bytes, write_double, write_message, wri
 pub use v2::encode as encode_v2;
 pub use v3::encode as encode_v3;
 
-/// Writes the content of a message.
+/// Encodes the content of a message.
 type Message = fn(&Value, &mut Vec<u8>);
 
-/// How a value is written.
+/// Encoding of a value.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
@@ -26,12 +26,12 @@ enum Form {
     Double,
     /// Any JSON, as text.
     Any,
-    /// Lists of these.
+    /// Lists.
     Texts,
     Anys,
     One(Message),
     Many(Message),
-    /// A message that has the entries under this number, each with its name and value.
+    /// A map: a message with named entries under this number.
     Map(u32, Message),
 }
 
@@ -88,7 +88,7 @@ fn named(number: u32, name: &str, value: &Value, message: Message, out: &mut Vec
     });
 }
 
-/// Readers take YAML, which JSON is.
+/// Readers expect YAML, of which JSON is a subset.
 fn any(value: &Value, out: &mut Vec<u8>) {
     write_bytes(out, 2, &go_json::to_vec(value).unwrap_or_default());
 }

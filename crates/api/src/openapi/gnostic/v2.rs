@@ -1,4 +1,4 @@
-//! Documents of version 2 as the messages of `OpenAPIv2.proto`.
+//! v2 documents as the messages of `OpenAPIv2.proto`.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::Form::{self, Any, Anys, Double, Flag, Many, One, Text, Texts, Whole};
 use super::{Table, requirement};
 use crate::codec::protobuf::wire::write_message;
 
-/// The document as a message.
+/// Encodes a v2 document.
 pub fn encode(document: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     document_message(document, &mut out);
@@ -87,7 +87,7 @@ static QUERY_PARAMETER: Table = Table(
     ],
     23,
 );
-/// Of parameters in headers too.
+/// For header parameters too.
 static PATH_PARAMETER: Table = Table(
     &[
         ("required", 1, Flag),
@@ -152,7 +152,7 @@ fn schema(value: &Value, out: &mut Vec<u8>) {
     SCHEMA.write(value, out);
 }
 
-/// A schema inside a message of its own.
+/// A schema that is wrapped in another message.
 fn schema_item(value: &Value, out: &mut Vec<u8>) {
     write_message(out, 1, |out| schema(value, out));
 }

@@ -1,4 +1,4 @@
-//! Documents of version 3 as the messages of `OpenAPIv3.proto`.
+//! v3 documents as the messages of `OpenAPIv3.proto`.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::Form::{self, Any, Anys, Double, Flag, Many, One, Text, Texts, Whole};
 use super::{Table, named, requirement};
 use crate::codec::protobuf::wire::{write_bytes, write_double, write_message, write_number};
 
-/// The document as a message.
+/// Encodes a v3 document.
 pub fn encode(document: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     DOCUMENT.write(document, &mut out);
@@ -141,7 +141,7 @@ static SECURITY_SCHEME: Table = Table(
     9,
 );
 
-/// Writes a message of two alternatives: the object itself, or a reference to it.
+/// Encodes a message with two alternatives: the object itself, or a reference to it.
 fn or_reference(table: &Table, value: &Value, out: &mut Vec<u8>) {
     match value.get("$ref") {
         Some(_) => write_message(out, 2, |out| REFERENCE.write(value, out)),
@@ -177,7 +177,7 @@ fn media_type(value: &Value, out: &mut Vec<u8>) {
     MEDIA_TYPE.write(value, out);
 }
 
-/// A schema inside a message of its own.
+/// A schema that is wrapped in another message.
 fn schema_item(value: &Value, out: &mut Vec<u8>) {
     write_message(out, 1, |out| schema(value, out));
 }
@@ -189,7 +189,7 @@ fn schema_or_flag(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// A default value. The message has no place for objects and lists; gnostic leaves it empty for those.
+/// A default value. The message has no alternative for objects and lists; gnostic leaves it empty for those.
 fn default(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Number(number) => write_double(out, 1, number.as_f64().unwrap_or_default()),
@@ -199,7 +199,7 @@ fn default(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Responses by their code; the one for all other codes has a field of its own.
+/// Responses by status code; `default` has a field of its own.
 fn responses(value: &Value, out: &mut Vec<u8>) {
     for (code, value) in value.as_object().into_iter().flat_map(Map::iter) {
         match code.as_str() {

@@ -18,7 +18,7 @@ mod verdict;
 pub(super) use mutating::MutatingAdmissionPolicy;
 pub(super) use validating::ValidatingAdmissionPolicy;
 
-use coracle_registry::Derived;
+use coracle_registry::ParseCache;
 use request::PolicyRequest;
 
 /// The bytes of policies, and of bindings, of which the compiled form is kept. A policy compiles to
@@ -46,8 +46,8 @@ fn is_exempt(request: &PolicyRequest<'_>) -> bool {
     EXEMPT.contains(&(request.group(), request.resource()))
 }
 
-fn cache<T>() -> Derived<T> {
-    Derived::new(COMPILED_BYTES)
+fn cache<T>() -> ParseCache<T> {
+    ParseCache::new(COMPILED_BYTES)
 }
 
 #[cfg(test)]

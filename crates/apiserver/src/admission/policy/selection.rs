@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coracle_registry::{Cluster, Derived, Kind, Result};
+use coracle_registry::{Cluster, Kind, ParseCache, Result};
 use serde_json::Value;
 
 use super::compiled::{Binding, Policy};
@@ -19,7 +19,7 @@ pub(super) struct Policies<P> {
 /// Objects of one kind, and what is made of them.
 struct Known<T> {
     kind: &'static dyn Kind,
-    kept: Derived<T>,
+    kept: ParseCache<T>,
     make: fn(&Value) -> T,
 }
 

@@ -1,4 +1,4 @@
-//! Who may do what in a cluster that nobody has changed: upstream's roles and bindings.
+//! The default ClusterRoles, Roles and bindings of Kubernetes.
 
 mod reconcile;
 mod table;
@@ -13,19 +13,19 @@ use crate::kinds::rbac::role::Role;
 use crate::kinds::rbac::role_binding::RoleBinding;
 pub(super) use reconcile::{Reconciled, reconciled};
 
-/// Who adds up the rules of roles that are made of others.
+/// Field manager of the rules of aggregated roles.
 const AGGREGATOR: &str = "clusterrole-aggregation-controller";
 
-/// What begins the labels by which roles become parts of others.
+/// Prefix of the labels by which roles are aggregated into others.
 const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// By which people know these objects.
+/// Label of the default roles and bindings.
 const BOOTSTRAPPING: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
 
-/// Whether the next start adds what is missing; people may say `false`.
+/// Annotation that enables the reconciliation at each start; users may set it to `false`.
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// The kind of an object, if it is one of these.
+/// The kind of an object, if it is a role or a binding.
 pub(super) fn kind_of(object: &Value) -> Option<&'static dyn Kind> {
     let kinds: [&'static dyn Kind; 4] = [&ClusterRole, &ClusterRoleBinding, &Role, &RoleBinding];
     kinds.into_iter().find(|kind| {
@@ -34,7 +34,7 @@ pub(super) fn kind_of(object: &Value) -> Option<&'static dyn Kind> {
     })
 }
 
-/// Made one after the other: all of them at once would be the most memory that a start takes.
+/// An iterator, because all objects at once would be the peak of the memory that a start takes.
 pub(super) fn seeds() -> impl Iterator<Item = Seed> {
     let mut roles = table::read(include_str!("roles.txt"));
     roles.extend(table::read(include_str!("controllers.txt")));
@@ -60,7 +60,7 @@ fn role_seed(role: &table::Role, all: &[table::Role]) -> Seed {
     Seed::new(kind, role.namespace, object).with_applied(AGGREGATOR, json!({"rules": collected(all, whole)}))
 }
 
-/// The rules of all parts of a role, as the controller would add them up.
+/// The rules of an aggregated role, as the ClusterRole aggregation controller would compute them.
 fn collected(all: &[table::Role], whole: &str) -> Vec<Value> {
     let mut parts: Vec<&table::Role> = all.iter().filter(|role| role.part_of == Some(whole)).collect();
     parts.sort_by(|one, other| one.name.cmp(&other.name));
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_of_roles_has_the_rules_of_all_its_parts_once() {
+    fn aggregated_role_has_each_rule_of_its_parts_once() {
         let text = "role whole collects w\n\nrole z part-of w\n  get core pods\n  get core nodes\n\n\
             role a collects inner part-of w\n\nrole i part-of inner\n  get core nodes\n";
         let roles = table::read(text);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique() {
+    fn names_of_roles_and_bindings_are_unique() {
         let mut names: Vec<String> = seeds()
             .map(|seed| {
                 format!(

@@ -1,6 +1,6 @@
-//! What becomes of a role or a binding that somebody has changed when the program starts: what is missing
-//! of what it should grant is added, and nothing is taken away (`computeReconciledRole` and
-//! `computeReconciledRoleBinding` in component-helpers/auth/rbac/reconciliation).
+//! Reconciliation of a default role or binding that a user has changed: missing rules and subjects are added, and
+//! nothing is removed (`computeReconciledRole` and `computeReconciledRoleBinding` in
+//! component-helpers/auth/rbac/reconciliation).
 
 use serde_json::{Value, json};
 
@@ -8,18 +8,18 @@ use super::AUTOUPDATE;
 use crate::kinds::rbac::permission::missing;
 use crate::view;
 
-/// What is to be done with an object.
+/// Result of the reconciliation of an object.
 #[derive(Debug, PartialEq)]
 pub(in crate::bootstrap) enum Reconciled {
-    /// Nothing.
+    /// The object needs no change.
     Keep,
-    /// It becomes this.
+    /// The object is updated to this.
     Change(Value),
-    /// It gives another role, which cannot be changed: it is made again as it should be.
+    /// The object binds another role, which is immutable, so it is deleted and created again.
     MakeAgain,
 }
 
-/// What is to be done with an object that should at least be as `expected`.
+/// Reconciles an object, which should grant at least what `expected` grants.
 pub(in crate::bootstrap) fn reconciled(existing: &Value, expected: &Value) -> Reconciled {
     if view::text(existing, &["metadata", "annotations", AUTOUPDATE]) == "false" {
         return Reconciled::Keep;
@@ -38,7 +38,7 @@ pub(in crate::bootstrap) fn reconciled(existing: &Value, expected: &Value) -> Re
     if new == *existing { Reconciled::Keep } else { Reconciled::Change(new) }
 }
 
-/// Adds the keys that are missing. What people have set stays.
+/// Adds missing keys. Existing values stay.
 fn add_entries(metadata: &mut Value, map: &str, expected: &Value) {
     for (key, value) in expected.as_object().into_iter().flatten() {
         if metadata[map].get(key).is_none() {
@@ -50,7 +50,7 @@ fn add_entries(metadata: &mut Value, map: &str, expected: &Value) {
 fn add_rules(role: &mut Value, expected: &Value) {
     let selectors = ["aggregationRule", "clusterRoleSelectors"];
     if expected.get("aggregationRule").is_some() {
-        // The rules follow from the roles that are selected.
+        // The rules follow from the selected roles.
         let mut aggregation = role.get("aggregationRule").cloned().unwrap_or_else(|| json!({}));
         add_absent(&mut aggregation, "clusterRoleSelectors", view::items(expected, &selectors));
         role["aggregationRule"] = aggregation;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_rules_are_added_one_by_one() {
+    fn missing_rules_are_added() {
         let expected = role(json!([rule(json!(["get", "list"]), json!(["pods"]))]));
         let own = rule(json!(["get"]), json!(["pods", "nodes"]));
         let new = changed(&role(json!([own])), &expected);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_of_ones_own_stay() {
+    fn user_labels_and_annotations_stay() {
         let expected = role(json!([]));
         let mut existing = expected.clone();
         existing["metadata"]["labels"] = json!({"a": "mine", "more": "x"});
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_so_is_left_alone() {
+    fn objects_with_autoupdate_false_are_not_changed() {
         let expected = role(json!([rule(json!(["get"]), json!(["pods"]))]));
         let mut existing = role(json!([]));
         existing["metadata"]["annotations"][AUTOUPDATE] = "false".into();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_added_and_removed_with_what_is_expected() {
+    fn aggregation_selectors_follow_the_expected_role() {
         let selector = |label: &str| json!({"matchLabels": {label: "true"}});
         let aggregated = |selectors: Value| {
             let mut role = role(json!([]));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_subjects_are_added_and_another_role_is_replaced() {
+    fn missing_subjects_are_added_and_other_role_ref_is_replaced() {
         let binding = |role: &str, subjects: Value| json!({"metadata": {"name": "b"}, "roleRef": {"name": role}, "subjects": subjects});
         let (one, other) = (json!({"kind": "User", "name": "a"}), json!({"kind": "User", "name": "b"}));
         let expected = binding("r", json!([one]));

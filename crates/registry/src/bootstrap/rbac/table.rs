@@ -1,26 +1,25 @@
-//! Reads the table of roles; `roles.txt` says how it is written.
+//! Parser of the table of roles; `roles.txt` describes its format.
 //!
-//! A line that makes no sense becomes a rule that no role may have, so that it is noticed when the
-//! roles are made.
+//! A malformed line becomes an invalid rule, so that the creation of the roles fails.
 
 use serde_json::{Value, json};
 
 use crate::bootstrap::objects::SYSTEM;
 
-/// A role, and whom it is given to.
+/// A role and its bindings.
 pub(super) struct Role {
     /// Empty for a ClusterRole.
     pub(super) namespace: &'static str,
     pub(super) name: String,
-    /// Whose parts' rules it has.
+    /// Suffix of the label that selects the roles that it aggregates.
     pub(super) collects: Option<&'static str>,
-    /// Who has its rules.
+    /// Suffix of the label by which another role aggregates it.
     pub(super) part_of: Option<&'static str>,
     pub(super) rules: Vec<Rule>,
     pub(super) bindings: Vec<Binding>,
 }
 
-/// A rule as it is written: as a tree, all of them together would take half a megabyte.
+/// A rule in the text form: as trees, all rules together would take half a megabyte.
 #[derive(Debug, PartialEq)]
 pub(super) struct Rule(Vec<&'static str>);
 
@@ -30,13 +29,13 @@ impl Rule {
     }
 }
 
-/// One of those who give a role to somebody.
+/// A binding of the role.
 pub(super) struct Binding {
     pub(super) name: String,
     pub(super) subjects: Vec<Subject>,
 }
 
-/// Whom a role is given to, as it is written.
+/// A subject of a binding, in the text form.
 #[derive(Debug, PartialEq)]
 pub(super) struct Subject(String);
 
@@ -46,7 +45,7 @@ impl Subject {
     }
 }
 
-/// The roles of a table.
+/// Parses the roles of a table.
 pub(super) fn read(text: &'static str) -> Vec<Role> {
     let mut roles: Vec<Role> = Vec::new();
     for (begins_role, words) in statements(text) {
@@ -72,7 +71,7 @@ fn statements(text: &'static str) -> Vec<(bool, Vec<&'static str>)> {
     statements
 }
 
-/// A role of which only its first line is known.
+/// A role from its first line.
 fn begun(words: &[&'static str]) -> Role {
     let after = |word: &str| words.windows(2).find(|pair| pair[0] == word).map(|pair| pair[1]);
     if let Some(controller) = after("controller") {
@@ -143,7 +142,7 @@ fn rule(words: &[&str]) -> Value {
     }
 }
 
-/// The verbs of a list, in upstream's order, which is that of the alphabet.
+/// The verbs of a list, sorted as in Kubernetes.
 fn verbs(list: &str) -> Vec<&str> {
     let mut verbs = Vec::new();
     for verb in list.split(',') {
@@ -166,7 +165,7 @@ mod tests {
         bound-as other account:s/t\n  events\n\ncontroller c\n";
 
     #[test]
-    fn a_table_becomes_roles() {
+    fn table_is_parsed_into_roles() {
         let roles = read(TABLE);
         assert_eq!(roles.len(), 3);
         let [cluster, namespaced, controller] = roles.as_slice() else { panic!() };
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_a_rule_that_allows_nothing() {
+    fn malformed_line_becomes_a_rule_that_allows_nothing() {
         assert_eq!(rule(&["reed"]), json!({}));
         assert_eq!(subject("robot:r"), Value::Null);
     }

@@ -1,4 +1,4 @@
-//! What the bindings of both kinds of admission policies have in common.
+//! Shared parts of ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -8,12 +8,12 @@ use super::match_resources;
 use crate::kinds::rules;
 use crate::view;
 
-/// The defaults of a binding.
+/// Sets the defaults of a binding.
 pub(super) fn set_defaults(object: &mut Value) {
     match_resources::set_defaults(object, "/spec/matchResources");
 }
 
-/// Which policy, with which parameters, for which requests.
+/// Validates policy name, parameter reference and match resources.
 pub(super) fn check(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let policy = view::text(object, &["spec", "policyName"]);
     rules::required_name(&path.child("policyName"), policy, name::dns1123_subdomain, errors);
@@ -25,7 +25,7 @@ pub(super) fn check(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The name, the policy and the parameters as tables show them.
+/// Table cells: name, policy and parameters.
 pub(super) fn cells(object: &Value, now: i64) -> Vec<Value> {
     let reference = view::at(object, &["spec", "paramRef"]).map(param_ref_text);
     vec![
@@ -44,7 +44,7 @@ fn param_ref_text(reference: &Value) -> String {
     }
 }
 
-/// A selector as Go prints it.
+/// A label selector as Go prints it.
 fn selector_text(selector: &Value) -> String {
     let labels: String = view::fields(selector, &["matchLabels"])
         .map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or_default()))
@@ -91,7 +91,7 @@ fn check_param_ref(reference: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Bindings that must be refused, whichever they are.
+/// Invalid samples of both kinds.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn invalid_samples(valid: &Value) -> Vec<crate::samples::Refused> {
     use serde_json::json;
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_shown_by_name_or_selector() {
+    fn cell_of_parameters_has_name_or_selector() {
         assert_eq!(param_ref_text(&json!({"name": "a"})), "*/a");
         assert_eq!(param_ref_text(&json!({"name": "a", "namespace": "b"})), "b/a");
         let expression = json!({"key": "x", "operator": "In", "values": ["y", "z"]});

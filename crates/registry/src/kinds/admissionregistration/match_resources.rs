@@ -1,4 +1,4 @@
-//! Which requests a policy or a webhook is about.
+//! Match resources, match policy, selectors and match conditions of policies and webhooks.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use crate::kinds::rules;
 use crate::view;
 use coracle_cel::policy::{PolicyExpressions, Role};
 
-/// The most conditions that must hold, as upstream has it.
+/// Maximum number of match conditions, as in Kubernetes.
 const MAX_CONDITIONS: usize = 64;
 
-/// How equivalent resources and selectors are seen unless something else is said.
+/// Sets the defaults of match policy and selectors.
 pub(super) fn set_matching_defaults(matcher: &mut Value) {
     view::set_default(matcher, "matchPolicy", || "Equivalent".into());
     view::set_default(matcher, "namespaceSelector", || json!({}));
     view::set_default(matcher, "objectSelector", || json!({}));
 }
 
-/// The same, and the scope of rules, for the matcher at a pointer, if there is one.
+/// Sets the same defaults and the scope of rules for the matcher at a pointer, if there is one.
 pub(super) fn set_defaults(object: &mut Value, pointer: &str) {
     if let Some(matcher) = object.pointer_mut(pointer) {
         set_matching_defaults(matcher);
@@ -32,20 +32,20 @@ pub(super) fn set_defaults(object: &mut Value, pointer: &str) {
     }
 }
 
-/// How equivalent resources are matched.
+/// Validates the match policy.
 pub(super) fn check_policy(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let policy = view::text(matcher, &["matchPolicy"]);
     rules::one_of(&path.child("matchPolicy"), policy, &["Equivalent", "Exact"], errors);
 }
 
-/// Which namespaces and objects are matched.
+/// Validates namespace and object selectors.
 pub(super) fn check_selectors(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for field in ["namespaceSelector", "objectSelector"] {
         rules::label_selector(&path.child(field), matcher.get(field), errors);
     }
 }
 
-/// All of a matcher.
+/// Validates match resources.
 pub(super) fn check(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     check_policy(matcher, path, errors);
     check_selectors(matcher, path, errors);
@@ -59,7 +59,7 @@ pub(super) fn check(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Nobody can change what is deleted.
+/// Rejects DELETE in rules of mutating policies: a deleted object cannot be changed.
 pub(super) fn check_mutable_operations(matcher: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("resourceRules.operations");
     for rule in view::items(matcher, &["resourceRules"]) {
@@ -69,7 +69,7 @@ pub(super) fn check_mutable_operations(matcher: &Value, path: &Path<'_>, errors:
     }
 }
 
-/// Conditions that must hold, in addition.
+/// Validates match conditions.
 pub(super) fn check_conditions(
     conditions: &[Value],
     expressions: &PolicyExpressions,

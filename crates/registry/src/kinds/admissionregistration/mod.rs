@@ -18,10 +18,10 @@ use serde_json::Value;
 
 use crate::view;
 
-/// Names that end so are for policies that the server reads from files.
+/// Suffix of names that are reserved for configurations from static manifest files.
 const STATIC_SUFFIX: &str = ".static.k8s.io";
 
-/// What to say about a name that belongs to a file.
+/// Warning about a name with the reserved suffix.
 fn name_warnings(object: &Value) -> Vec<String> {
     if !view::name(object).ends_with(STATIC_SUFFIX) {
         return Vec::new();

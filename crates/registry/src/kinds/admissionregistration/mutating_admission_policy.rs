@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicy: expressions that change what a request writes.
+//! MutatingAdmissionPolicy: CEL expressions that change an object before it is written.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,13 @@ use crate::kinds::rules;
 use crate::view;
 use coracle_cel::policy::{PolicyExpressions, Role};
 
-/// The sorts of patches, the fields that describe them, and what their expressions are for.
+/// Patch types, their fields, and the roles of their expressions.
 const PATCH_TYPES: [(&str, &str, Role); 2] = [
     ("ApplyConfiguration", "applyConfiguration", Role::ApplyConfiguration),
     ("JSONPatch", "jsonPatch", Role::JsonPatch),
 ];
 
-/// The kind.
+/// [`Kind`] of MutatingAdmissionPolicy objects.
 pub struct MutatingAdmissionPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -105,7 +105,7 @@ fn check_mutation(
         return;
     }
     let mut fields = PATCH_TYPES;
-    // Upstream looks for the wanted field first.
+    // kube-apiserver reports errors of the field for the patch type first.
     fields.sort_by_key(|(known, ..)| *known != patch_type);
     for (known, field, role) in fields {
         let (patch, path) = (mutation.get(field), path.child(field));

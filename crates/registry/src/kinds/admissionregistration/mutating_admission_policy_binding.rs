@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicyBinding: puts a policy into force, with parameters, for some requests.
+//! MutatingAdmissionPolicyBinding: enables a policy with parameters for some requests.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::{bindings, match_resources, name_warnings};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of MutatingAdmissionPolicyBinding objects.
 pub struct MutatingAdmissionPolicyBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

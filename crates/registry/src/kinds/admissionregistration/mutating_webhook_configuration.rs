@@ -1,4 +1,4 @@
-//! MutatingWebhookConfiguration: webhooks that may change what a request writes.
+//! MutatingWebhookConfiguration: webhooks that may change an object before it is written.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of MutatingWebhookConfiguration objects.
 pub struct MutatingWebhookConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn webhooks_get_their_defaults() {
+    fn webhook_defaults_are_set() {
         let mut object = samples().valid.remove(0);
         MutatingWebhookConfiguration.set_defaults(&mut object);
         let webhook = &object["webhooks"][0];

@@ -1,4 +1,4 @@
-//! Rules: which operations on which resources somebody wants to hear of.
+//! Rules: the operations and resources that a policy or webhook matches.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
 
-/// Rules are about all scopes, unless they say otherwise.
+/// Sets the default scope of rules: all.
 pub(super) fn set_defaults(parent: &mut Value, field: &str) {
     for rule in parent.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
         view::set_default(rule, "scope", || "*".into());
     }
 }
 
-/// Whether a rule is well formed.
+/// Validates a rule.
 pub(super) fn check(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     check_list(rule, ("operations", "operations"), path, errors);
     let operations = view::items(rule, &["operations"]).iter().filter_map(Value::as_str);
@@ -38,7 +38,7 @@ pub(super) fn check(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A list must have items, and a wildcard must be alone in it.
+/// Requires a non-empty list, in which a wildcard is the only item.
 fn check_list(rule: &Value, (field, others): (&str, &str), path: &Path<'_>, errors: &mut ErrorList) {
     let (items, path) = (view::items(rule, &[field]), path.child(field));
     if items.is_empty() {
@@ -50,7 +50,7 @@ fn check_list(rule: &Value, (field, others): (&str, &str), path: &Path<'_>, erro
     }
 }
 
-/// Resources and subresources; wildcards must not say again what others say.
+/// Validates resources and subresources; wildcards must not overlap with other entries.
 fn check_resources(resources: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     if resources.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -63,7 +63,7 @@ fn check_resources(resources: &[Value], path: &Path<'_>, errors: &mut ErrorList)
             continue;
         }
         let Some((parent, child)) = resource.split_once('/') else {
-            // Upstream remembers the last one only.
+            // kube-apiserver remembers only the last one.
             last_is_plain = resource != "*";
             continue;
         };
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_do_not_repeat_what_others_say() {
+    fn overlapping_wildcards_are_rejected() {
         assert_eq!(count(json!(["pods", "pods/status", "*/scale"])), 0);
         assert_eq!(count(json!([])), 1);
         assert_eq!(count(json!([""])), 1);

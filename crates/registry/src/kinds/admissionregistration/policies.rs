@@ -1,4 +1,4 @@
-//! What both kinds of admission policies have in common.
+//! Shared parts of ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
 
 use coracle_cel::Checked;
 use coracle_meta::field::{ErrorList, FieldError, Path};
@@ -11,7 +11,7 @@ use crate::kinds::rules;
 use crate::view;
 use coracle_cel::policy::{PolicyExpressions, Role};
 
-/// The defaults of a policy.
+/// Sets the defaults of a policy.
 pub(super) fn set_defaults(object: &mut Value) {
     view::set_default(object, "spec", || json!({}));
     if let Some(spec) = object.get_mut("spec") {
@@ -20,7 +20,7 @@ pub(super) fn set_defaults(object: &mut Value) {
     match_resources::set_defaults(object, "/spec/matchConstraints");
 }
 
-/// What stands at the beginning of both. Returns what the expressions that follow may refer to.
+/// Validates the common fields. Returns the names that the remaining expressions may use.
 pub(super) fn check(
     object: &Value,
     is_mutating: bool,
@@ -51,7 +51,7 @@ pub(super) fn check(
     expressions
 }
 
-/// The kind of parameters as tables show it.
+/// Table cell with the kind of parameters.
 pub(super) fn param_kind_cell(object: &Value) -> Value {
     let kind = view::at(object, &["spec", "paramKind"]);
     kind.map_or_else(
@@ -60,7 +60,7 @@ pub(super) fn param_kind_cell(object: &Value) -> Value {
     )
 }
 
-/// An expression must be there, and must be one. Returns it checked.
+/// Requires a valid CEL expression. Returns the checked expression.
 pub(super) fn check_expression(
     expression: &str,
     role: Role,
@@ -88,7 +88,7 @@ fn check_constraints(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         return;
     };
     match_resources::check(constraints, path, errors);
-    // Expressions need to know of which types they speak.
+    // The type checker needs the matched resources.
     if view::items(constraints, &["resourceRules"]).is_empty() {
         errors.push(FieldError::required(&path.child("resourceRules"), ""));
     }
@@ -143,13 +143,13 @@ fn check_variable(
     let (expression, missing) = (view::text(variable, &["expression"]), "expression is not specified");
     let path = path.child("expression");
     let checked = check_expression(expression, Role::Variable, expressions, missing, &path, errors);
-    // Other expressions cannot use a variable that has none.
+    // Without an expression the variable has no type, so others cannot use it.
     if !expression.trim().is_empty() {
         expressions.name(variable_name, checked.as_ref().map(Checked::output_type));
     }
 }
 
-/// Which requests the sample policies are about.
+/// Match constraints of the samples.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn sample_constraints() -> Value {
     json!({"resourceRules": [{
@@ -160,7 +160,7 @@ pub(super) fn sample_constraints() -> Value {
     }]})
 }
 
-/// Policies that must be refused, whichever they are.
+/// Invalid samples of both kinds.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn invalid_samples(valid: &Value) -> Vec<crate::samples::Refused> {
     use crate::kinds::sample::with;

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicy: expressions that tell whether a request may pass.
+//! ValidatingAdmissionPolicy: CEL expressions that accept or reject a request.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -14,16 +14,16 @@ use crate::kinds::{conditions, rules};
 use crate::view;
 use coracle_cel::policy::{PolicyExpressions, Role};
 
-/// The most annotations for the audit log, as upstream has it.
+/// Maximum number of audit annotations, as in Kubernetes.
 const MAX_AUDIT_ANNOTATIONS: usize = 20;
 
-/// The longest expression for the value of an annotation, as upstream has it.
+/// Maximum length of a value expression of an audit annotation, as in Kubernetes.
 const MAX_VALUE_EXPRESSION_BYTES: usize = 5 * 1024;
 
-/// Why a request may be refused.
+/// Allowed reasons of a validation.
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
-/// The kind.
+/// [`Kind`] of ValidatingAdmissionPolicy objects.
 pub struct ValidatingAdmissionPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -88,7 +88,7 @@ impl Kind for ValidatingAdmissionPolicy {
             if !rules::required(&path, reference, errors) {
                 continue;
             }
-            // kube-apiserver only parses the path, where any identifier will do.
+            // kube-apiserver only parses the path, in which any identifier is valid.
             let fault = JsonPath::parse(reference).err().map(|error| error.to_string());
             if let Some(why) = fault.filter(|why| !why.starts_with("unrecognized identifier")) {
                 errors.push(FieldError::invalid(&path, reference, format!("invalid JSONPath: {why}")));

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicyBinding: puts a policy into force, with parameters, for some requests.
+//! ValidatingAdmissionPolicyBinding: enables a policy with parameters for some requests.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of ValidatingAdmissionPolicyBinding objects.
 pub struct ValidatingAdmissionPolicyBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -68,7 +68,7 @@ impl Kind for ValidatingAdmissionPolicyBinding {
     }
 }
 
-/// What happens when the policy does not hold.
+/// Validates the actions for a failed validation.
 fn check_actions(actions: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     let mut seen = BTreeSet::new();
     for (index, action) in actions.iter().filter_map(Value::as_str).enumerate() {

@@ -1,4 +1,4 @@
-//! ValidatingWebhookConfiguration: webhooks that are asked whether a request may pass.
+//! ValidatingWebhookConfiguration: webhooks that accept or reject a request.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::{name_warnings, webhooks};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of ValidatingWebhookConfiguration objects.
 pub struct ValidatingWebhookConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn webhooks_get_their_defaults() {
+    fn webhook_defaults_are_set() {
         let mut object = samples().valid.remove(0);
         ValidatingWebhookConfiguration.set_defaults(&mut object);
         let webhook = &object["webhooks"][0];

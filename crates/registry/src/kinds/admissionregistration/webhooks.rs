@@ -1,4 +1,4 @@
-//! What both kinds of webhooks have in common.
+//! Shared parts of ValidatingWebhookConfiguration and MutatingWebhookConfiguration.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,15 @@ use crate::kinds::{ratchet, rules, webhook_client};
 use crate::view;
 use coracle_cel::policy::PolicyExpressions;
 
-/// How long the server waits unless something else is said, as upstream has it.
+/// Default timeout of a webhook, as in Kubernetes.
 const DEFAULT_TIMEOUT_SECONDS: i64 = 10;
 
 const SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
 
-/// Forms of the review that the server can send.
+/// Versions of AdmissionReview that the server supports.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// The defaults of every webhook.
+/// Sets the defaults of every webhook.
 pub(super) fn set_defaults(object: &mut Value, also: fn(&mut Value)) {
     for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
         view::set_default(webhook, "failurePolicy", || "Fail".into());
@@ -33,10 +33,11 @@ pub(super) fn set_defaults(object: &mut Value, also: fn(&mut Value)) {
     }
 }
 
-/// Checks fields of one webhook.
+/// Validation of a single webhook.
 pub(super) type CheckWebhook = fn(&Value, &Path<'_>, &mut ErrorList);
 
-/// Every webhook, and that their names differ. Fields that only one of the two kinds has are checked by `check_more`.
+/// Validates every webhook, and that their names are unique. `check_more` validates the fields that only one of the
+/// two kinds has.
 pub(super) fn check_all(object: &Value, check_more: CheckWebhook, errors: &mut ErrorList) {
     let path = Path::root("webhooks");
     let mut seen = BTreeSet::new();
@@ -78,7 +79,7 @@ fn check_one(webhook: &Value, check_more: CheckWebhook, path: &Path<'_>, errors:
     match_resources::check_conditions(conditions, &expressions, &path.child("matchConditions"), errors);
 }
 
-/// A domain with at least three parts.
+/// Requires a domain name with at least three segments.
 fn check_name(webhook: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if !rules::required(path, webhook, errors) {
         return;
@@ -112,7 +113,8 @@ fn check_review_versions(webhook: &Value, path: &Path<'_>, errors: &mut ErrorLis
     check_versions(versions, Some(&REVIEW_VERSIONS), path, errors);
 }
 
-/// Versions of a review, of which the server must know one, if it is said which it knows.
+/// Validates the review versions of a webhook, of which the server must support one, if `known` lists those that it
+/// supports.
 pub(crate) fn check_versions(
     versions: &[Value],
     known: Option<&[&str]>,
@@ -147,7 +149,7 @@ pub(super) fn sample() -> Value {
     })
 }
 
-/// Configurations of webhooks that were stored before there were rules against them, whichever they are.
+/// Stored samples of both kinds that violate newer rules.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn stored_samples(valid: &Value) -> Vec<crate::samples::Stored> {
     use crate::kinds::sample::with;
@@ -171,7 +173,7 @@ pub(super) fn stored_samples(valid: &Value) -> Vec<crate::samples::Stored> {
     ]
 }
 
-/// Configurations of webhooks that must be refused, whichever they are.
+/// Invalid samples of both kinds.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn invalid_samples(valid: &Value) -> Vec<crate::samples::Refused> {
     use crate::kinds::sample::with;

@@ -1,4 +1,4 @@
-//! Groups of the Kubernetes community, which only it may extend.
+//! The `api-approved.kubernetes.io` annotation of definitions in groups of the Kubernetes community.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -9,14 +9,14 @@ const ANNOTATION: &str = "api-approved.kubernetes.io";
 
 const DISCUSSION: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
-/// What a definition says of its approval.
+/// State of the annotation.
 #[derive(PartialEq, Eq)]
 enum Approval {
     Missing,
     Invalid,
-    /// There is a place where it was approved.
+    /// It has the URL of the approval.
     Approved,
-    /// It says that it was not.
+    /// It states that the API is unapproved.
     Bypassed,
 }
 
@@ -31,8 +31,7 @@ impl Approval {
     }
 }
 
-/// Such a definition says where it was approved, or that it was not. One that did not say so before
-/// need not.
+/// Requires the annotation in a protected group, unless an update leaves its state unchanged.
 pub(super) fn check(new: &Value, old: Option<&Value>, errors: &mut ErrorList) {
     let approval = Approval::of(new);
     if !is_protected(view::text(new, &["spec", "group"]))

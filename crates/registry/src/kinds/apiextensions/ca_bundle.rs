@@ -1,4 +1,4 @@
-//! The authorities that a webhook is trusted by.
+//! CA bundle of a conversion webhook.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::kinds::certificates::pem;
 use crate::view;
 
-/// Refuses authorities that are no certificates.
+/// Rejects a bundle without certificates.
 pub(super) fn check(config: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let bundle = view::text(config, &["caBundle"]);
     if let Some(problem) = problem(bundle) {
@@ -15,12 +15,12 @@ pub(super) fn check(config: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether there are none, or they are certificates.
+/// Whether the bundle is empty or valid.
 pub(super) fn is_valid_or_none(config: &Value) -> bool {
     problem(view::text(config, &["caBundle"])).is_none()
 }
 
-/// One certificate among them is enough.
+/// A single certificate is enough.
 fn problem(bundle: &str) -> Option<&'static str> {
     let blocks = pem::blocks(bundle);
     let mut certificates =
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn authorities_are_certificates() {
+    fn ca_bundle_needs_a_certificate() {
         assert!(faults("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n").is_empty());
         assert!(faults("").is_empty());
         let expected = "c.caBundle: Invalid value: \"bm9uZQ==\": unable to load root certificates: unable to \

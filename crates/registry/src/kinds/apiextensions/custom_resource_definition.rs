@@ -1,4 +1,4 @@
-//! CustomResourceDefinition: a kind of one's own.
+//! CustomResourceDefinition: defines a custom kind.
 
 use std::sync::LazyLock;
 
@@ -16,10 +16,10 @@ use crate::kinds::admissionregistration::check_review_versions;
 use crate::kinds::{rules, webhook_client};
 use crate::view;
 
-/// Who holds a definition that is deleted until its objects are gone.
+/// Finalizer that keeps a terminating definition until its objects are deleted.
 const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The kind.
+/// [`Kind`] of CustomResourceDefinition objects.
 pub struct CustomResourceDefinition;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -79,17 +79,17 @@ impl Kind for CustomResourceDefinition {
         check_accepted_names(new, errors);
     }
 
-    /// Its objects have to go first, so it never goes at once.
+    /// The objects of the kind are deleted first, so a definition is never removed by the first request.
     fn is_held(&self, object: &Value) -> bool {
         !Meta::of(object).is_deleting()
     }
 
     fn begin_deletion(&self, object: &mut Value) {
-        let begun = Meta::of(object).deletion_timestamp();
+        let deletion_time = Meta::of(object).deletion_timestamp();
         if let Some(mut meta) = MetaMut::of(object) {
             meta.add_finalizer(CLEANUP_FINALIZER);
         }
-        set_terminating(object, begun);
+        set_terminating(object, deletion_time);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -106,7 +106,7 @@ impl Kind for CustomResourceDefinition {
     }
 }
 
-/// Says in the conditions that it is going.
+/// Sets the condition `Terminating`.
 fn set_terminating(object: &mut Value, since: Option<Time>) {
     let Value::Object(fields) = object else { return };
     let status = fields.entry("status").or_insert_with(|| json!({}));
@@ -140,7 +140,7 @@ fn set_spec_defaults(object: &mut Value) {
     }
 }
 
-/// Objects may be stored in this version from now on, and it must be kept until none is.
+/// Adds the storage version to `storedVersions`, which must be served until no object is stored in it.
 fn remember_storage_version(object: &mut Value) {
     let versions = view::items(object, &["spec", "versions"]);
     let Some(stored) = versions.iter().find(|version| view::is_true(version, &["storage"])) else { return };
@@ -155,7 +155,7 @@ fn remember_storage_version(object: &mut Value) {
     }
 }
 
-/// Whether its names have been accepted and objects may exist.
+/// Whether the names are accepted, so that objects may exist.
 fn is_established(object: &Value) -> bool {
     view::items(object, &["status", "conditions"]).iter().any(|condition| {
         view::text(condition, &["type"]) == "Established" && view::text(condition, &["status"]) == "True"
@@ -246,8 +246,7 @@ fn check_group(group: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// How objects get from one version to another. Paths are those of an older version of the
-/// API, as upstream has them.
+/// Validates the conversion strategy. Paths are those of an older version of the API, as in kube-apiserver.
 fn check_conversion(
     conversion: &Value,
     options: &ValidationOptions<'_>,
@@ -299,7 +298,7 @@ fn check_accepted_names(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Versions in which objects may be stored must stay.
+/// Versions in which objects may be stored cannot be removed.
 fn check_stored_versions(object: &Value, errors: &mut ErrorList) {
     let path = Path::root("status.storedVersions");
     let stored = view::items(object, &["status", "storedVersions"]);

@@ -1,4 +1,4 @@
-//! Definitions, some with the one they take the place of, with what upstream says of them.
+//! Definitions, some with the one that they replace, and kube-apiserver's errors for them.
 
 use coracle_meta::field::ErrorList;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::custom_resource_definition::CustomResourceDefinition;
 use crate::kind::Kind;
 
-fn said(new: &str, old: Option<&str>) -> Vec<String> {
+fn results(new: &str, old: Option<&str>) -> Vec<String> {
     let read = |text: &str| -> Value {
         let mut definition = serde_json::from_str(text).expect("definitions are JSON");
         CustomResourceDefinition.set_defaults(&mut definition);
@@ -34,7 +34,7 @@ fn said(new: &str, old: Option<&str>) -> Vec<String> {
 }
 
 #[test]
-fn definitions_fare_as_they_do_upstream() {
+fn definitions_have_the_errors_of_kube_apiserver() {
     let mut wrong = Vec::new();
     for case in include_str!("definitions.txt").split("\n\n").filter(|case| !case.trim().is_empty()) {
         let mut lines = case.lines().peekable();
@@ -42,7 +42,7 @@ fn definitions_fare_as_they_do_upstream() {
         let old = lines.next_if(|line| line.starts_with("old ")).map(|line| &line[4..]);
         let new = lines.next().and_then(|line| line.strip_prefix("new ")).expect("a case has a definition");
         let expected: Vec<&str> = lines.collect();
-        let found = said(new, old);
+        let found = results(new, old);
         if found != expected {
             let (expected, found) = (expected.join("\n    "), found.join("\n    "));
             wrong.push(format!("{name}\n  expected\n    {expected}\n  found\n    {found}"));

@@ -1,4 +1,4 @@
-//! Metadata as its type says, for schemas, which do not know that type.
+//! Typed metadata for schemas, which do not contain the type of metadata.
 
 use coracle_api::codec::{Problem, json};
 use coracle_api::schema::types;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Reads metadata that stands in a custom object or in a schema.
+/// Decodes metadata of a custom object or an embedded resource.
 pub(crate) fn read(found: &Value) -> Result<Metadata, String> {
     let id = types().named(OBJECT_META).expect("ObjectMeta is among the built-in types");
     let decoded = json::conform(found.clone(), id).map_err(|error| error.to_string())?;

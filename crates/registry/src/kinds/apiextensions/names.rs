@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::kinds::rules;
 use crate::view;
 
-/// Names that must be there in the end.
+/// Requires the names that must be set after defaults.
 pub(super) fn check_required(names: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for field in ["plural", "singular", "kind", "listKind"] {
         rules::required(&path.child(field), view::text(names, &[field]), errors);
     }
 }
 
-/// Names that are there must be well formed.
+/// Validates the names that are set.
 pub(super) fn check(names: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for field in ["plural", "singular"] {
         let text = view::text(names, &[field]);
@@ -39,7 +39,7 @@ pub(super) fn check(names: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     check_labels(names, "categories", path, errors);
 }
 
-/// A label, of which all faults are told at once.
+/// Requires a DNS label. Reports all problems in one error.
 pub(super) fn check_label(label: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let messages = name::dns1035_label(label);
     if !messages.is_empty() {

@@ -1,8 +1,7 @@
-//! What is asked of a definition.
+//! Validation options of CustomResourceDefinitions.
 //!
-//! Rules became stricter over the years, and estimates of costs change. An update may keep what was
-//! accepted once, though nobody may bring it in today: so each rule that came later is asked only
-//! where the old definition keeps to it already.
+//! Validation became stricter over the years, and cost estimates change. An update may keep a violation that the old
+//! definition has already (ratcheting), so each newer rule applies only if the old definition satisfies it.
 
 use coracle_crd::{ExpressionCosts, Structural, UnknownInDefaults};
 use coracle_meta::field::{ErrorList, Path};
@@ -12,22 +11,22 @@ use super::{ca_bundle, schema, structural, walk};
 use crate::kinds::rules;
 use crate::view;
 
-/// Forms of the conversion review that the server can send.
+/// Versions of ConversionReview that the server supports.
 pub(super) const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// What is asked of a definition, beside what always is.
+/// Rules that apply to a definition, besides those that always do.
 pub(super) struct ValidationOptions<'a> {
     pub(super) schema: SchemaOptions,
     /// Every version must have a schema.
     pub(super) requires_schemas: bool,
-    /// The webhook that converts must take a review that the server can send.
+    /// The conversion webhook must accept a supported ConversionReview version.
     pub(super) requires_known_review: bool,
-    /// The authorities of that webhook must be certificates.
+    /// The CA bundle of the conversion webhook must contain certificates.
     pub(super) requires_ca_bundle: bool,
     old: Option<&'a Value>,
 }
 
-/// What is asked of a schema.
+/// Rules that apply to a schema.
 #[derive(Clone, Copy)]
 pub(super) struct SchemaOptions {
     /// Types must be those of OpenAPI.
@@ -35,13 +34,13 @@ pub(super) struct SchemaOptions {
     pub(super) requires_structural: bool,
     /// Items of sets must be atomic.
     pub(super) requires_atomic_sets: bool,
-    /// Items that are told apart must not be null, nor lack what tells them apart.
+    /// Items of sets and maps must not be nullable, and their keys must be required or have defaults.
     pub(super) requires_item_keys: bool,
     pub(super) unknown_in_defaults: UnknownInDefaults,
     pub(super) expression_costs: ExpressionCosts,
 }
 
-/// What means something in a structural schema only, where it stands at all.
+/// Fields that are valid only in a structural schema.
 const STRUCTURAL_IF_SAID: [&str; 5] = [
     "default",
     "x-kubernetes-preserve-unknown-fields",
@@ -50,11 +49,11 @@ const STRUCTURAL_IF_SAID: [&str; 5] = [
     "x-kubernetes-validations",
 ];
 
-/// The same, where it is true.
+/// Fields that are valid only in a structural schema if they are true.
 const STRUCTURAL_IF_TRUE: [&str; 2] = ["x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"];
 
 impl SchemaOptions {
-    /// All that is asked of a new schema.
+    /// All rules, for a new schema.
     pub(super) const NEW: Self = Self {
         requires_known_types: true,
         requires_structural: true,
@@ -82,7 +81,7 @@ impl SchemaOptions {
 }
 
 impl<'a> ValidationOptions<'a> {
-    /// All that is asked of a new definition.
+    /// All rules, for a new definition.
     pub(super) fn new() -> Self {
         Self {
             schema: SchemaOptions::NEW,
@@ -93,7 +92,7 @@ impl<'a> ValidationOptions<'a> {
         }
     }
 
-    /// What is asked of a definition that takes the place of another.
+    /// The rules for a definition that replaces another.
     pub(super) fn after(old: &'a Value, old_is_established: bool) -> Self {
         let config = view::at(old, &["spec", "conversion", "webhook", "clientConfig"]);
         let reviews = view::items(old, &["spec", "conversion", "webhook", "conversionReviewVersions"]);
@@ -107,14 +106,14 @@ impl<'a> ValidationOptions<'a> {
         }
     }
 
-    /// The same for the definition as a whole, which may ask for structural schemas by other means.
+    /// The rules for this definition, whose fields may require structural schemas.
     pub(super) fn of(mut self, definition: &Value) -> Self {
         self.schema.requires_structural |= !view::is_true(definition, &["spec", "preserveUnknownFields"])
             || walk::roots(definition).any(|root| walk::any(root, needs_structure));
         self
     }
 
-    /// What is asked of the schema of a version. One that did not change may cost what it did.
+    /// The rules for the schema of a version. An unchanged schema may keep its expression costs.
     pub(super) fn of_version(&self, version: &Value) -> SchemaOptions {
         let old_schema = self.old.and_then(|old| schema_of(old, view::text(version, &["name"])));
         let unchanged = old_schema.is_some_and(|old| rules::same(version.get("schema"), old));
@@ -123,7 +122,7 @@ impl<'a> ValidationOptions<'a> {
         SchemaOptions { expression_costs, ..self.schema }
     }
 
-    /// Whether a version had these fields to select by already.
+    /// Whether the old version had the same selectable fields.
     pub(super) fn had_selectable_fields(&self, version: &Value) -> bool {
         const FIELD: &str = "selectableFields";
         let old = self.old.map_or(&[][..], |old| view::items(old, &["spec", "versions"]));
@@ -132,8 +131,7 @@ impl<'a> ValidationOptions<'a> {
     }
 }
 
-/// The schema of a version that may be missing: all versions have the same if it is the same in those
-/// that are there.
+/// The schema of a version. If the schemas of all versions are equal, a missing version has that schema, too.
 fn schema_of<'a>(definition: &'a Value, version: &str) -> Option<Option<&'a Value>> {
     let versions = view::items(definition, &["spec", "versions"]);
     let first = versions.first()?.get("schema");
@@ -148,7 +146,7 @@ fn needs_structure(schema: &Value) -> bool {
         || STRUCTURAL_IF_TRUE.iter().any(|field| view::is_true(schema, &[field]))
 }
 
-/// Whether a check finds something.
+/// Whether a check reports errors.
 fn finds(schema: &Value, check: fn(&Value, &Path<'_>, &mut ErrorList)) -> bool {
     let mut errors = ErrorList::new();
     check(schema, &Path::NIL, &mut errors);

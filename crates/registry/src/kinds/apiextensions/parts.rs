@@ -1,5 +1,5 @@
-//! The parts of a version that may be the same in all versions: schema, subresources, columns and
-//! fields to select by.
+//! Validation of the parts of a version that may be equal in all versions: schema, subresources, columns and
+//! selectable fields.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{root, schema};
 use crate::kinds::rules;
 use crate::view;
 
-/// The most fields that can be selected by, as upstream has it.
+/// Maximum number of selectable fields, as in Kubernetes.
 const MAX_SELECTABLE_FIELDS: usize = 8;
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
@@ -19,7 +19,7 @@ const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string
 const COLUMN_FORMATS: [&str; 8] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
-/// The schema of a version, of which the status may be written by itself.
+/// Validates the schema of a version; `has_status` is whether it has a status subresource.
 pub(super) fn check_schema(
     version: &Value,
     has_status: bool,
@@ -37,7 +37,7 @@ pub(super) fn check_schema(
     errors.extend(at_root);
 }
 
-/// Where the replicas of an object stand.
+/// Validates the paths of the scale subresource.
 pub(super) fn check_subresources(version: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(scale) = view::at(version, &["subresources", "scale"]) else { return };
     let scale_path = path.child("scale");
@@ -61,7 +61,7 @@ pub(super) fn check_subresources(version: &Value, path: &Path<'_>, errors: &mut 
     }
 }
 
-/// Whether a path begins at the object.
+/// Requires a path that begins at the object. Returns whether it does.
 fn check_json_path(json_path: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let simple = json_path.starts_with('.');
     if !simple {
@@ -70,7 +70,7 @@ fn check_json_path(json_path: &str, path: &Path<'_>, errors: &mut ErrorList) -> 
     simple
 }
 
-/// What is shown of objects in a table.
+/// Validates the printer columns.
 pub(super) fn check_columns(version: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for (index, column) in view::items(version, &["additionalPrinterColumns"]).iter().enumerate() {
         let path = path.index(index);
@@ -94,8 +94,8 @@ pub(super) fn check_columns(version: &Value, path: &Path<'_>, errors: &mut Error
     }
 }
 
-/// Fields to select by. Upstream says that there is no schema in other words where the fields are the
-/// same in all versions, which `shared` says.
+/// Validates the selectable fields. kube-apiserver has another message for a missing schema if the fields are equal
+/// in all versions (`shared`).
 pub(super) fn check_selectable_fields(
     version: &Value,
     schema_beside: bool,
@@ -145,7 +145,7 @@ pub(super) fn check_selectable_fields(
     }
 }
 
-/// The schema of the field that a path such as `.spec.size` leads to, or what is wrong with the path.
+/// The schema of the field at a path such as `.spec.size`, or the problem of the path.
 fn schema_at<'a>(version: &'a Value, json_path: &str) -> Result<&'a Value, String> {
     let invalid = || "does not refer to a valid field".to_owned();
     let mut schema = view::at(version, &["schema", "openAPIV3Schema"]).ok_or_else(invalid)?;
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectable_path_faults_have_the_words_of_kube_apiserver() {
+    fn selectable_path_errors_have_the_messages_of_kube_apiserver() {
         let properties = json!({"spec": {"type": "object", "properties": {"a": {"type": "string"}}}});
         let version = json!({"schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}});
         for (path, fault) in [

@@ -1,12 +1,12 @@
-//! What may stand at the root of a schema whose status is written by itself: only what says nothing of
-//! the status, which is checked against its own part of the schema then.
+//! Root of a schema with a status subresource: only fields that do not constrain the status are allowed, because the
+//! status is validated against its own part of the schema.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
 use crate::{internal_types, view};
 
-/// In Go's names and in upstream's order, which the message shows.
+/// Go's field names in kube-apiserver's order, as the message prints them.
 const ALLOWED: [&str; 22] = [
     "Description",
     "Type",
@@ -32,7 +32,7 @@ const ALLOWED: [&str; 22] = [
     "XValidations",
 ];
 
-/// Tells the first field that may not be there.
+/// Reports the first field that is not allowed.
 pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for field in internal_types::fields_set("apiextensions.JSONSchemaProps", schema) {
         if field == "Type" {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_field_that_says_something_of_the_status_is_told() {
+    fn first_disallowed_field_is_reported() {
         let allowed = json!({"type": "object", "required": ["spec"], "nullable": false, "properties": {}});
         assert!(fields(allowed).is_empty());
         assert_eq!(fields(json!({"type": "array", "minProperties": 1})), ["s.type"]);

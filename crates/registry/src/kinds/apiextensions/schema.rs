@@ -1,4 +1,4 @@
-//! The schema of a custom kind, as far as it can be checked without objects.
+//! Validation of the schema of a custom kind.
 
 use coracle_crd::Structural;
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
@@ -11,24 +11,24 @@ use crate::view;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// Parts of a schema that are in JSON schema but not here.
+/// Fields of JSON schema that are not supported.
 const UNSUPPORTED: [&str; 6] =
     ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// What the place of a schema says about it.
+/// Context of a schema within another.
 #[derive(Clone, Copy)]
 struct Context<'a> {
     is_root: bool,
     in_resource_meta: bool,
-    /// Why there must be no defaults.
+    /// Why defaults are forbidden, if they are.
     no_defaults: Option<&'a str>,
     options: SchemaOptions,
 }
 
-/// The schema of a version. `errors` are those that were found in it already.
+/// Validates the schema of a version. `errors` are those that were found in it already.
 pub(super) fn check(schema: &Value, options: SchemaOptions, path: &Path<'_>, errors: &mut ErrorList) {
     if view::is_true(schema, &["nullable"]) {
         errors.push(FieldError::forbidden(&path.child("nullable"), "nullable cannot be true at the root"));
@@ -41,7 +41,7 @@ pub(super) fn check(schema: &Value, options: SchemaOptions, path: &Path<'_>, err
             parsed.check_defaults(options.unknown_in_defaults, path, &metadata::read, &mut found);
         }
     }
-    // Rules are only looked at where everything else is sound.
+    // CEL rules are validated only if there are no other errors.
     let with_rules = parsed.as_ref().and_then(|parsed| parsed.as_ref().ok()).filter(|_| found.is_empty());
     let context = Context { is_root: true, in_resource_meta: false, no_defaults: None, options };
     check_schema(schema, path, context, &mut found);
@@ -51,13 +51,13 @@ pub(super) fn check(schema: &Value, options: SchemaOptions, path: &Path<'_>, err
     }
     found.extend(in_rules);
     if let (Some(Err(error)), true) = (&parsed, found.is_empty() && errors.is_empty()) {
-        // Nearly always something was told already that says it better.
+        // An earlier error nearly always explains the problem better.
         found.push(FieldError::invalid(path, "", error.to_string()));
     }
     errors.extend(found);
 }
 
-/// Whether the type of a schema is one of OpenAPI, if it says one.
+/// Whether the type of a schema is one of OpenAPI, if it is set.
 pub(super) fn has_known_type(schema: &Value) -> bool {
     let schema_type = view::text(schema, &["type"]);
     schema_type.is_empty() || TYPES.contains(&schema_type)
@@ -125,7 +125,7 @@ fn check_standard(schema: &Value, path: &Path<'_>, context: Context<'_>, errors:
     }
 }
 
-/// An object is either a struct or a map.
+/// Validates `additionalProperties`, which excludes `properties`.
 fn check_additional(schema: &Value, path: &Path<'_>, context: Context<'_>, errors: &mut ErrorList) {
     let Some(additional) = schema.get("additionalProperties") else { return };
     let path = path.child("additionalProperties");
@@ -183,7 +183,7 @@ fn check_extensions(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A list of which each item is known by some of its fields.
+/// Validates a list of type `map`.
 fn check_list_map(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let list_type = schema.get("x-kubernetes-list-type").and_then(Value::as_str);
     let keys = view::items(schema, &["x-kubernetes-list-map-keys"]);
@@ -242,7 +242,7 @@ fn check_map_keys(items: &Value, keys: &[Value], path: &Path<'_>, errors: &mut E
     }
 }
 
-/// Items that are told apart must not be null, nor lack what tells them apart.
+/// Items of sets and maps must not be nullable, and their keys must be required or have defaults.
 pub(super) fn check_list_items(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let list_type = view::text(schema, &["x-kubernetes-list-type"]);
     let Some(items) = schema.get("items").filter(|_| matches!(list_type, "set" | "map")) else { return };
@@ -269,7 +269,7 @@ pub(super) fn check_list_items(schema: &Value, path: &Path<'_>, errors: &mut Err
     }
 }
 
-/// Items of a set are the same or not, and have no parts of their own.
+/// Items of sets must be atomic.
 pub(super) fn check_set_items(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let is_set =
         view::text(schema, &["x-kubernetes-list-type"]) == "set" && view::text(schema, &["type"]) == "array";

@@ -1,4 +1,4 @@
-//! Schemas, with what upstream says of them.
+//! Schemas, and kube-apiserver's errors for them.
 
 use coracle_meta::field::{ErrorList, Path};
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn schemas_fare_as_they_do_upstream() {
+fn schemas_have_the_errors_of_kube_apiserver() {
     let mut wrong = Vec::new();
     for case in include_str!("schemas.txt").split("\n\n").filter(|case| !case.trim().is_empty()) {
         let mut lines = case.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

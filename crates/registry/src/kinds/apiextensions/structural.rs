@@ -1,12 +1,12 @@
-//! Whether a schema is structural: every value in an object has exactly one place in the
-//! schema that says its type, and junctors only restrict values further.
+//! Structural schemas: the type of every value of an object is specified at exactly one place of the schema, and
+//! junctors (`allOf`, `anyOf`, `oneOf`, `not`) only restrict values further.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::{Value, json};
 
 use crate::view;
 
-/// Where a schema stands.
+/// Position of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -14,7 +14,7 @@ enum Level {
     Field,
 }
 
-/// What only the structural part may say, and how it is told that it may not be said elsewhere.
+/// Fields that are allowed in the structural part only, and the error messages for them elsewhere.
 const STRUCTURAL_ONLY: [(&str, &str); 12] = [
     ("type", "must be empty to be structural"),
     ("additionalProperties", "must be undefined to be structural"),
@@ -30,7 +30,7 @@ const STRUCTURAL_ONLY: [(&str, &str); 12] = [
     ("x-kubernetes-map-type", "must be undefined to be structural"),
 ];
 
-/// Everything that keeps a schema from being structural, in the order of the messages.
+/// Reports all violations, in the order of kube-apiserver's messages.
 pub(super) fn check(schema: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let mut found = ErrorList::new();
     check_schema(schema, Level::Root, path, &mut found);
@@ -126,7 +126,7 @@ fn check_type(schema: &Value, level: Level, path: &Path<'_>, errors: &mut ErrorL
     }
 }
 
-/// Metadata is the same for all kinds; only its names may be restricted, and only at the root.
+/// `metadata` has the same type in all kinds; only its names can be restricted, and only at the root.
 fn check_metadata(schema: &Value, level: Level, path: &Path<'_>, errors: &mut ErrorList) {
     let resource = level == Level::Root || embedded(schema);
     let properties = path.child("properties");
@@ -154,7 +154,7 @@ fn only_names(metadata: &Value) -> bool {
     })
 }
 
-/// The one pattern in which a junctor may name types.
+/// The only pattern in which a junctor may specify types.
 fn is_int_or_string(any_of: Option<&Value>) -> bool {
     any_of == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
@@ -193,8 +193,8 @@ fn check_nested(nested: &Value, skip_any_of: bool, path: &Path<'_>, errors: &mut
         check_nested(property, false, &properties.key(key), errors);
     }
     for (field, detail) in STRUCTURAL_ONLY {
-        let said = nested.get(field).is_some_and(|value| *value != json!(false) && *value != json!(""));
-        if said {
+        let is_set = nested.get(field).is_some_and(|value| *value != json!(false) && *value != json!(""));
+        if is_set {
             errors.push(FieldError::forbidden(&path.child(field), detail));
         }
     }
@@ -208,7 +208,7 @@ fn check_nested(nested: &Value, skip_any_of: bool, path: &Path<'_>, errors: &mut
     }
 }
 
-/// What a junctor speaks of must be specified in the structural part.
+/// Fields in a junctor must be specified in the structural part.
 fn check_complete(
     restriction: &Value,
     schema: Option<&Value>,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn types_stand_in_the_structural_part_only() {
+    fn types_in_junctors_are_rejected() {
         let int_or_string = json!([{"type": "integer"}, {"type": "string"}]);
         let port = json!({"x-kubernetes-int-or-string": true, "anyOf": int_or_string});
         let list = json!({"type": "array", "items": {"type": "string"}});
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_pattern_is_rejected_wherever_it_stands() {
+    fn invalid_pattern_is_rejected_at_any_depth() {
         let bad = json!({"type": "string", "pattern": "["});
         let detail = "Invalid value: \"[\": must be a valid regular expression, but isn't: error parsing \
                       regexp: missing closing ]: `[`";
@@ -301,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn junctors_only_speak_of_what_is_specified() {
+    fn unspecified_fields_in_junctors_are_rejected() {
         let schema = json!({"type": "object", "allOf": [{"properties": {"a": {"minimum": 1}}}]});
         let expected = "s.properties[a]: Required value: because it is defined in s.allOf[0].properties[a]";
         assert_eq!(faults(schema), [expected]);
     }
 
     #[test]
-    fn metadata_is_what_it_is_everywhere() {
+    fn schema_of_metadata_is_restricted() {
         let named = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}});
         assert!(faults(json!({"type": "object", "properties": {"metadata": named}})).is_empty());
         let labelled = json!({"type": "object", "properties": {"labels": {"type": "object"}}});

@@ -1,4 +1,4 @@
-//! The versions of a custom kind, and what may differ from one to the other.
+//! The versions of a custom kind, and the parts that may differ between them.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use super::{names, parts, walk};
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// The longest warning, as upstream has it.
+/// Maximum length of a deprecation warning, as in Kubernetes.
 const MAX_WARNING_BYTES: usize = 256;
 
-/// A part of a version, as it is named there and, if it is the same in all versions, in the form that
-/// upstream gives to a definition: it moves such parts up, and its paths show it.
+/// A part of a version. If it is equal in all versions, kube-apiserver moves it to the definition itself, which is
+/// visible in the paths of errors.
 #[derive(Clone, Copy)]
 enum Part {
     Schema,
@@ -55,7 +55,7 @@ impl<'a> Versions<'a> {
         Self { definition, all: view::items(definition, &["spec", "versions"]), options }
     }
 
-    /// Versions in order, each once, one of them stored, and what differs between them.
+    /// Validates that versions are unique, that one is stored, and the parts that differ.
     pub(super) fn check(&self, path: &Path<'_>, errors: &mut ErrorList) {
         self.check_schemas_are_there(&path.child("versions"), errors);
         let preserving = view::is_true(self.definition, &["spec", "preserveUnknownFields"]);
@@ -74,7 +74,7 @@ impl<'a> Versions<'a> {
             }
         }
         self.check_names(&versions_path, errors);
-        // Upstream keeps the first one in a field of its own, too.
+        // kube-apiserver keeps the first version in a field of its own, too.
         if let Some(first) = self.all.first().map(|version| view::text(version, &["name"]))
             && !first.is_empty()
         {
@@ -82,7 +82,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// What all versions have in common.
+    /// Validates the parts that are equal in all versions.
     pub(super) fn check_shared(&self, path: &Path<'_>, errors: &mut ErrorList) {
         let Some(first) = self.all.first() else { return };
         for part in Part::ALL.into_iter().filter(|part| self.shares(*part)) {
@@ -120,8 +120,8 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// The versions as messages print them: without the parts that all of them share, which kube-apiserver
-    /// keeps elsewhere.
+    /// The versions as messages print them: without the parts that are equal in all of them, which kube-apiserver
+    /// moves elsewhere.
     fn printed(&self, is_shared: impl Fn(&str) -> bool) -> BadValue {
         let mut versions = Value::Array(self.all.to_vec());
         for version in versions.as_array_mut().into_iter().flatten() {
@@ -148,7 +148,7 @@ impl<'a> Versions<'a> {
             Part::Columns => parts::check_columns(version, path, errors),
             Part::SelectableFields => {
                 let shared = self.shares(part);
-                // Fields that are elsewhere than their schema are not found in it.
+                // Fields that are not beside their schema are not looked up in it.
                 let beside = shared == self.shares(Part::Schema);
                 parts::check_selectable_fields(version, beside, shared, self.options, path, errors);
             }

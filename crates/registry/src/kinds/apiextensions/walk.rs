@@ -1,20 +1,20 @@
-//! Every schema within a schema.
+//! Traversal of schemas within a schema.
 
 use serde_json::{Map, Value};
 
 use crate::kinds::rules;
 use crate::view;
 
-/// Fields of a schema that hold schemas by name.
+/// Fields that contain schemas by name.
 const BY_NAME: [&str; 4] = ["properties", "patternProperties", "definitions", "dependencies"];
 
-/// Fields of a schema that hold one schema, or something else.
+/// Fields that contain a single schema, or something else.
 const SINGLE: [&str; 4] = ["not", "items", "additionalProperties", "additionalItems"];
 
-/// Fields of a schema that hold a list of schemas.
+/// Fields that contain a list of schemas.
 const LISTS: [&str; 4] = ["items", "allOf", "anyOf", "oneOf"];
 
-/// Calls `visit` for a schema and for all that stand within it.
+/// Calls `visit` for a schema and all schemas within it.
 pub(super) fn each<'a>(schema: &'a Value, visit: &mut impl FnMut(&'a Value)) {
     visit(schema);
     for nested in LISTS.into_iter().flat_map(|field| view::items(schema, &[field])) {
@@ -27,7 +27,7 @@ pub(super) fn each<'a>(schema: &'a Value, visit: &mut impl FnMut(&'a Value)) {
     }
 }
 
-/// Whether something holds for a schema or one within it.
+/// Whether a predicate holds for a schema or one within it.
 pub(super) fn any<'a>(schema: &'a Value, mut holds: impl FnMut(&'a Value) -> bool) -> bool {
     let mut found = false;
     each(schema, &mut |schema| found = found || holds(schema));
@@ -40,7 +40,7 @@ pub(super) fn roots(definition: &Value) -> impl Iterator<Item = &Value> {
     versions.filter_map(|version| view::at(version, &["schema", "openAPIV3Schema"]))
 }
 
-/// The same, but only one if it is the same in all versions.
+/// The same, but only one if it is equal in all versions.
 pub(super) fn shown_roots(definition: &Value) -> impl Iterator<Item = &Value> {
     let versions = view::items(definition, &["spec", "versions"]);
     let first = versions.first().and_then(|version| version.get("schema"));
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_are_found_wherever_they_stand() {
+    fn nested_schemas_are_visited() {
         let schema = json!({
             "items": {"format": "b"},
             "allOf": [{"format": "c", "not": {"format": "d"}}],

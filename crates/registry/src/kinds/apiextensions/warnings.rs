@@ -1,4 +1,4 @@
-//! What the author of a definition should know although it is allowed.
+//! Warnings about a CustomResourceDefinition.
 
 use coracle_crd::is_known_format;
 use serde_json::Value;
@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::walk;
 use crate::view;
 
-/// Formats that mean nothing, where they were not there already. Upstream tells each as often as it
-/// stands in a schema that all versions share, or else in that of a version.
+/// Warns of unknown formats that the old definition does not have. kube-apiserver warns once per occurrence; a schema
+/// that all versions share counts once.
 pub(super) fn of(new: &Value, old: Option<&Value>) -> Vec<String> {
     let known = old.map(unknown_formats).unwrap_or_default();
     let found = unknown_formats(new).into_iter().filter(|format| !known.contains(format));
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_formats_that_are_new_and_unknown_are_told() {
+    fn only_new_unknown_formats_are_reported() {
         let definition = |formats: &[&str]| {
             let properties: serde_json::Map<_, _> = formats
                 .iter()

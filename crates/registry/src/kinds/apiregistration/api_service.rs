@@ -1,4 +1,4 @@
-//! APIService: who serves a version of an API group.
+//! APIService: the server of an API group and version.
 
 use std::sync::LazyLock;
 
@@ -11,16 +11,16 @@ use crate::kind::{Column, Declaration, Kind, NameRule, Scope, StatusMetadata, Su
 use crate::kinds::rules;
 use crate::view;
 
-/// The port of a service that does not say.
+/// Default port of a service reference.
 const DEFAULT_PORT: i64 = 443;
 
-/// The highest priority of a group, as upstream has it.
+/// Maximum `groupPriorityMinimum`, as in kube-aggregator.
 const MAX_GROUP_PRIORITY: i64 = 20_000;
 
-/// The highest priority of a version in its group, as upstream has it.
+/// Maximum `versionPriority`, as in kube-aggregator.
 const MAX_VERSION_PRIORITY: i64 = 1000;
 
-/// The kind.
+/// [`Kind`] of ApiService objects.
 pub struct ApiService;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -115,7 +115,7 @@ impl Kind for ApiService {
     }
 }
 
-/// Whether it can be reached, and why not.
+/// Table cell with availability and reason.
 fn available(object: &Value) -> String {
     let conditions = view::items(object, &["status", "conditions"]);
     let condition = conditions.iter().find(|condition| view::text(condition, &["type"]) == "Available");
@@ -127,11 +127,11 @@ fn available(object: &Value) -> String {
     }
 }
 
-/// The name says which version of which group it is about.
+/// Requires a name that matches version and group.
 fn check_name(object: &Value, errors: &mut ErrorList) {
     let required =
         format!("{}.{}", view::text(object, &["spec", "version"]), view::text(object, &["spec", "group"]));
-    // kube-apiserver has one rule for both: a prefix is not the name.
+    // kube-apiserver applies the same rule to both, so a prefix is never valid.
     for field in ["generateName", "name"] {
         let name = view::text(object, &["metadata", field]);
         if !name.is_empty() && name::path_segment_name(name).is_empty() && name != required {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_local_one_is_available_at_once() {
+    fn local_api_service_is_available() {
         let mut local = json!({"spec": {"version": "v1"}});
         ApiService.prepare_for_create(&mut local, Time(0));
         assert_eq!(ApiService.cells(&local, 0)[1..3], ["Local", "True"]);

@@ -1,4 +1,4 @@
-//! Checks of single fields that the controllers' kinds share, with upstream's messages.
+//! Validation and mutation of single fields, shared by the kinds of controllers, with kube-apiserver's messages.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::{Map, Value};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 use crate::kinds::rules;
 use crate::view;
 
-/// A number that must not be negative.
+/// Requires a number that is not negative.
 pub fn non_negative(object: &Value, field: &str, path: &Path<'_>, errors: &mut ErrorList) {
     rules::not_negative(&path.child(field), view::integer(object, &[field]), errors);
 }
 
-/// Numbers that must not be negative.
+/// Requires numbers that are not negative.
 pub fn all_non_negative(object: &Value, fields: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     for field in fields {
         non_negative(object, field, path, errors);
     }
 }
 
-/// A count that must not exceed another of the same status.
+/// Requires a count that does not exceed another one of the same status.
 pub fn at_most(status: &Value, field: &str, limit: &str, detail: &str, errors: &mut ErrorList) {
     let found = count(status, field);
     if found > count(status, limit) {
@@ -26,7 +26,7 @@ pub fn at_most(status: &Value, field: &str, limit: &str, detail: &str, errors: &
     }
 }
 
-/// A count that must not get smaller once it is there.
+/// Rejects a decrement of a count.
 pub fn not_decremented(new: &Value, old: &Value, field: &str, errors: &mut ErrorList) {
     let Some(before) = view::integer(old, &["status", field]) else { return };
     let now = view::integer(new, &["status", field]);
@@ -36,12 +36,12 @@ pub fn not_decremented(new: &Value, old: &Value, field: &str, errors: &mut Error
     }
 }
 
-/// The number in a field; 0 if there is none.
+/// The number in a field; 0 if absent.
 pub fn count(object: &Value, field: &str) -> i64 {
     view::integer(object, &[field]).unwrap_or(0)
 }
 
-/// The object in a field, which is created where it is absent.
+/// The object in a field, which is created if absent.
 pub fn ensure<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
     match object {
         Value::Object(fields) => fields.entry(field).or_insert_with(|| Value::Object(Map::new())),
@@ -49,7 +49,7 @@ pub fn ensure<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
     }
 }
 
-/// Sets a text where it is absent or empty.
+/// Sets a string if it is absent or empty.
 pub fn default_text(object: &mut Value, field: &str, text: &str) {
     if view::text(object, &[field]).is_empty() {
         set(object, field, text.into());
@@ -63,7 +63,7 @@ pub fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// Puts into `new` what `old` has in a field, also when that is nothing.
+/// Copies a field from `old` to `new`, or removes it if `old` does not have it.
 pub fn carry_over(new: &mut Value, old: &Value, field: &str) {
     if let Value::Object(fields) = new {
         match old.get(field) {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_may_not_fall() {
+    fn decremented_counts_are_rejected() {
         let check = |new: Value, old: Value| {
             let mut errors = ErrorList::new();
             not_decremented(&json!({"status": new}), &json!({"status": old}), "collisionCount", &mut errors);

@@ -1,4 +1,4 @@
-//! The volume claims that a StatefulSet makes for each of its pods.
+//! The volume claim templates of a StatefulSet.
 
 use coracle_meta::field::{ErrorList, Path};
 use serde_json::Value;
@@ -7,8 +7,7 @@ use super::checks::{default_text, ensure, set};
 use crate::kinds::core::persistent_volume_claim;
 use crate::view;
 
-/// Fills in the claims of a StatefulSet's spec. Their kind is always written out, as
-/// upstream does.
+/// Sets the defaults of volume claim templates, including their kind, as in kube-apiserver.
 pub(super) fn set_defaults(spec: &mut Value) {
     let Some(Value::Array(claims)) = spec.get_mut("volumeClaimTemplates") else { return };
     for claim in claims {
@@ -19,7 +18,7 @@ pub(super) fn set_defaults(spec: &mut Value) {
     }
 }
 
-/// Whether the claims may be as they are.
+/// Validates volume claim templates.
 pub(super) fn validate(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("volumeClaimTemplates");
     for (index, claim) in view::items(spec, &["volumeClaimTemplates"]).iter().enumerate() {
@@ -57,9 +56,9 @@ mod tests {
         assert_eq!(spec["volumeClaimTemplates"][0]["kind"], "PersistentVolumeClaim");
         let mut errors = ErrorList::new();
         validate(&spec, &Path::root("spec"), &mut errors);
-        let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let messages: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
-            shown,
+            messages,
             [
                 "spec.volumeClaimTemplates[0].spec.accessModes: Forbidden: may not use ReadWriteOncePod with \
                  other access modes",

@@ -1,4 +1,4 @@
-//! ControllerRevision: what a StatefulSet or DaemonSet looked like at some time.
+//! ControllerRevision: an earlier template of a StatefulSet or DaemonSet.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use super::checks;
 use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of ControllerRevision objects.
 pub struct ControllerRevision;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -51,7 +51,7 @@ impl Kind for ControllerRevision {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        // The data is opaque, so that every difference counts.
+        // The data is opaque, so any difference counts.
         if new.get("data") != old.get("data") {
             let found = BadValue::json(new.get("data").unwrap_or(&Value::Null));
             errors.push(FieldError::invalid(&Path::root("data"), found, "field is immutable"));
@@ -73,7 +73,7 @@ impl Kind for ControllerRevision {
     }
 }
 
-/// The controller such as `statefulset.apps/web`.
+/// Table cell of the controller, such as `statefulset.apps/web`.
 fn controller(object: &Value) -> String {
     let Some(owner) = Meta::of(object).controller() else { return "<none>".to_owned() };
     let kind = owner.group_version_kind();
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_names_the_controller() {
+    fn table_shows_the_controller() {
         let object = |api_version: &str, kind: &str| {
             json!({"metadata": {"ownerReferences": [
                 {"apiVersion": api_version, "kind": kind, "name": "Web", "uid": "u", "controller": true},

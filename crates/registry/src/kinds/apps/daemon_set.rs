@@ -1,4 +1,4 @@
-//! DaemonSet: one pod on every node that fits.
+//! DaemonSet: one pod on every eligible node.
 
 use std::sync::LazyLock;
 
@@ -14,10 +14,10 @@ use crate::kinds::core::pod_spec;
 use crate::kinds::rules::same;
 use crate::{internal_types, view};
 
-/// Counts the changes of the template. It was a field once, and clients still see it.
+/// Annotation that counts changes of the template. It was a field of an older API version, and clients still see it.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// The kind.
+/// [`Kind`] of DaemonSet objects.
 pub struct DaemonSet;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -32,7 +32,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     ..Declaration::new("apps", &["v1"], "DaemonSet", "daemonsets", "daemonset", Scope::Namespaced)
 });
 
-/// The status fields that the table shows, in its order.
+/// Status fields of the table, in order.
 const SHOWN_COUNTS: [&str; 5] = [
     "desiredNumberScheduled",
     "currentNumberScheduled",
@@ -63,7 +63,7 @@ impl Kind for DaemonSet {
     }
 
     fn set_defaults(&self, object: &mut Value) {
-        // Whoever creates it comes to own this, too.
+        // The creator becomes the manager of this annotation, too.
         set_template_generation(object, template_generation(object));
         let spec = ensure(object, "spec");
         set_strategy_defaults(ensure(spec, "updateStrategy"));
@@ -122,7 +122,7 @@ impl Kind for DaemonSet {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        // Upstream goes by the generation of the template, and not by that of the object.
+        // kube-apiserver compares the template generation instead of the object's generation.
         let template = |object: &Value| view::at(object, &["spec", "template"]).cloned();
         if old.is_some_and(|old| same(template(new).as_ref(), template(old).as_ref())) {
             return Vec::new();
@@ -163,11 +163,11 @@ impl Kind for DaemonSet {
             json!({"spec": {"template": {"spec": {"nodeSelector": {"beta.kubernetes.io/os": "linux"}}}}});
         let warned = crate::samples::merged(valid, &template);
         let slower = crate::samples::merged(&warned, &json!({"spec": {"minReadySeconds": 9}}));
-        let told = [
+        let expected = [
             "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
         ];
         vec![
-            crate::samples::Warned::updated(valid.clone(), warned.clone(), &told),
+            crate::samples::Warned::updated(valid.clone(), warned.clone(), &expected),
             crate::samples::Warned::updated(warned, slower, &[]),
         ]
     }
@@ -191,7 +191,7 @@ fn set_strategy_defaults(strategy: &mut Value) {
         view::set_default(rolling_update, "maxSurge", || 0.into());
     } else if let Some(rolling_update) = strategy.get_mut("rollingUpdate").filter(|update| update.is_object())
     {
-        // Not pointers in the internal type of kube-apiserver.
+        // These are not pointers in kube-apiserver's internal type.
         view::set_default(rolling_update, "maxUnavailable", || 0.into());
         view::set_default(rolling_update, "maxSurge", || 0.into());
     }
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_template_generation_counts_changes_of_the_template() {
+    fn template_generation_counts_template_changes() {
         let mut old = sample(json!({}));
         DaemonSet.prepare_for_create(&mut old, Time(0));
         assert_eq!(template_generation(&old), 1);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_the_node_selector() {
+    fn table_shows_the_node_selector() {
         let mut object = sample(json!({}));
         assert_eq!(DaemonSet.cells(&object, 0)[6], "<none>");
         object["spec"]["template"]["spec"]["nodeSelector"] = json!({"b": "2", "a": "1"});

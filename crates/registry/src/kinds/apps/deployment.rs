@@ -1,4 +1,4 @@
-//! Deployment: pods that are replaced step by step when their template changes.
+//! Deployment: replicated pods with rolling updates.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::{int_or_percent, pod_controller};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, texts};
 use crate::{internal_types, view};
 
-/// The kind.
+/// [`Kind`] of Deployment objects.
 pub struct Deployment;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -124,18 +124,18 @@ impl Kind for Deployment {
         let warned = &crate::samples::merged(valid, &template);
         let scaled = crate::samples::merged(warned, &json!({"spec": {"replicas": 9}}));
         let labelled = crate::samples::merged(warned, &json!({"metadata": {"labels": {"a": "b"}}}));
-        let told = [
+        let expected = [
             "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
         ];
         vec![
-            crate::samples::Warned::created(warned.clone(), &told),
-            crate::samples::Warned::updated(warned.clone(), scaled, &told),
+            crate::samples::Warned::created(warned.clone(), &expected),
+            crate::samples::Warned::updated(warned.clone(), scaled, &expected),
             crate::samples::Warned::updated(warned.clone(), labelled, &[]),
         ]
     }
 }
 
-/// The selector as text, for which this kind has words of its own.
+/// Table cell of the selector, whose text for an empty selector differs from other kinds.
 fn selector_cell(spec: &Value) -> Value {
     match pod_controller::selector_cell(spec).as_str() {
         Some("<none>") => "".into(),
@@ -276,7 +276,7 @@ fn samples() -> crate::samples::Samples {
     }
 }
 
-/// A Deployment with these fields in its spec.
+/// A Deployment with additional fields in its spec.
 #[cfg(any(test, feature = "samples"))]
 fn sample(extra: Value) -> Value {
     pod_controller::sample("apps/v1", "Deployment", extra)
@@ -288,7 +288,7 @@ mod tests {
     use crate::samples::errors_on_create;
 
     #[test]
-    fn defaults_are_upstreams() {
+    fn defaults_equal_those_of_kube_apiserver() {
         let mut object = sample(json!({"strategy": {}}));
         Deployment.set_defaults(&mut object);
         let spec = &object["spec"];
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_strategy_is_shown_as_upstream_shows_it() {
+    fn unknown_strategy_is_printed_as_in_kube_apiserver() {
         let errors = errors_on_create(&Deployment, &sample(json!({"strategy": {"type": "Slow"}})));
         assert_eq!(
             errors.to_string(),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn more_pods_cannot_be_ready_than_there_are() {
+    fn ready_replicas_cannot_exceed_replicas() {
         let mut errors = ErrorList::new();
         let new = json!({"status": {"replicas": 1, "readyReplicas": 2, "availableReplicas": 3}});
         Deployment.validate_status_update(&new, &json!({}), &mut errors);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_progress() {
+    fn table_shows_progress() {
         let mut object = sample(json!({"replicas": 3}));
         object["status"] = json!({"readyReplicas": 1, "updatedReplicas": 2, "availableReplicas": 1});
         let cells = Deployment.cells(&object, 0);

@@ -1,4 +1,4 @@
-//! Values that are a number or a percentage, such as `maxUnavailable`.
+//! IntOrString values that are a number or a percentage, such as `maxUnavailable`.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::kinds::rules;
 
-/// Whether it is a number from 0 on, or a percentage.
+/// Requires a non-negative number or a percentage.
 pub fn validate(value: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     match value {
         Value::String(text) => {
@@ -18,7 +18,7 @@ pub fn validate(value: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether it is not a percentage above 100.
+/// Rejects a percentage above 100.
 pub fn validate_at_most_100_percent(value: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if percent(value).is_some_and(|percent| percent > 100) {
         let found = BadValue::json(value);
@@ -29,7 +29,7 @@ pub fn validate_at_most_100_percent(value: &Value, path: &Path<'_>, errors: &mut
 /// The number, with or without the percent sign.
 pub fn number(value: &Value) -> i64 {
     match value {
-        // What is no percentage may still be a number in quotes.
+        // A string without percent sign may still be a number.
         Value::String(text) => percent(value).unwrap_or_else(|| text.parse().unwrap_or(0)),
         other => other.as_i64().unwrap_or(0),
     }
@@ -37,7 +37,7 @@ pub fn number(value: &Value) -> i64 {
 
 fn percent(value: &Value) -> Option<i64> {
     let text = value.as_str().filter(|text| name::percent(text).is_empty())?;
-    // Digits only, so that what does not fit is just too large.
+    // Only digits, so a number that overflows is just too large.
     Some(text.trim_end_matches('%').parse().unwrap_or(i64::MAX))
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_percentages() {
+    fn numbers_and_percentages_are_validated() {
         assert_eq!(number(&json!(3)), 3);
         assert_eq!(number(&json!("25%")), 25);
         assert_eq!(number(&json!("25")), 25);

@@ -1,4 +1,4 @@
-//! The apps group: what keeps pods running.
+//! Kinds of the apps group.
 
 pub mod checks;
 mod claim_template;

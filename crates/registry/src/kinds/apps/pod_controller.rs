@@ -1,5 +1,5 @@
-//! What kinds that make pods from a template have in common: a selector that must fit the
-//! template, and the cells that show its containers.
+//! Shared parts of kinds with a pod template: the selector, which must match the template, and table cells of its
+//! containers.
 
 use std::borrow::Cow;
 
@@ -13,30 +13,29 @@ use crate::kinds::core::{label_selector, pod_spec};
 use crate::kinds::rules::{self, same};
 use crate::{internal_types, view};
 
-/// Fills in the template of a spec.
+/// Sets the defaults of the template of a spec.
 pub fn set_template_defaults(spec: &mut Value) {
     pod_spec::set_template_defaults(ensure(spec, "template"));
 }
 
-/// Drops from the template of a spec what belongs to features that are off.
+/// Drops fields of disabled features from the template of a spec.
 pub fn drop_disabled_fields(spec: Option<&mut Value>) {
     if let Some(pod) = spec.and_then(|spec| spec.pointer_mut("/template/spec")) {
         pod_spec::drop_disabled_fields(pod);
     }
 }
 
-/// The selector of a spec, `Null` where there is none.
+/// The selector of a spec; `Null` if absent.
 pub fn selector(spec: &Value) -> &Value {
     spec.get("selector").unwrap_or(&Value::Null)
 }
 
-/// The template of a spec, `Null` where there is none.
+/// The template of a spec; `Null` if absent.
 pub fn template(spec: &Value) -> &Value {
     spec.get("template").unwrap_or(&Value::Null)
 }
 
-/// Whether the selector is there, well formed and not empty; `noun` is what the message
-/// calls the kind. The answer is whether it can be used.
+/// Requires a valid, non-empty selector; `noun` is the name of the kind in messages. Returns whether it is usable.
 pub fn validate_required_selector(spec: &Value, noun: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let selector = selector(spec);
     let path = path.child("selector");
@@ -49,7 +48,7 @@ pub fn validate_required_selector(spec: &Value, noun: &str, path: &Path<'_>, err
     usable
 }
 
-/// Whether a selector is well formed.
+/// Validates a selector. Returns whether it is valid.
 pub fn validate_selector(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let before = errors.len();
     if !selector.is_null() {
@@ -58,7 +57,7 @@ pub fn validate_selector(selector: &Value, path: &Path<'_>, errors: &mut ErrorLi
     errors.len() == before
 }
 
-/// Whether a selector does not fit everything.
+/// Rejects a selector that matches everything.
 pub fn validate_not_empty(selector: &Value, noun: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if !selector.is_null() && label_selector::is_empty(selector) {
         let detail = format!("empty selector is invalid for {noun}");
@@ -67,13 +66,13 @@ pub fn validate_not_empty(selector: &Value, noun: &str, path: &Path<'_>, errors:
     }
 }
 
-/// A selector must stay as it is.
+/// Rejects a change of the selector.
 pub fn validate_selector_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
     let [new, old] = [new, old].map(|object| view::at(object, &["spec", "selector"]));
     rules::unchanged("*@meta.LabelSelector", &Path::root("spec.selector"), new, old, errors);
 }
 
-/// Whether the selector fits the pods that the template makes.
+/// Requires a selector that matches the labels of the template.
 pub fn validate_selector_fits(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let labels = view::at(spec, &["template", "metadata", "labels"]).unwrap_or(&Value::Null);
     if !label_selector::matches(selector(spec), labels) {
@@ -83,7 +82,7 @@ pub fn validate_selector_fits(spec: &Value, path: &Path<'_>, errors: &mut ErrorL
     }
 }
 
-/// The rules of templates whose pods are to run forever; `kind` is what the message calls it.
+/// Validates the template of a kind whose pods run forever; `kind` is its name in messages.
 pub fn validate_runs_forever(template: &Value, kind: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let policy = view::text(template, &["spec", "restartPolicy"]);
     if policy != "Always" {
@@ -96,9 +95,9 @@ pub fn validate_runs_forever(template: &Value, kind: &str, path: &Path<'_>, erro
     }
 }
 
-/// The selector and template of a Deployment or ReplicaSet.
+/// Validates selector and template of a Deployment or ReplicaSet.
 pub fn validate_replicated_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    // Upstream says "deployment" for both kinds.
+    // kube-apiserver's message says "deployment" for both kinds.
     if !validate_required_selector(spec, "deployment", path, errors) {
         let found = internal_types::printed("*@meta.LabelSelector", spec.get("selector"));
         errors.push(FieldError::invalid(&path.child("selector"), found, "invalid label selector"));
@@ -110,7 +109,7 @@ pub fn validate_replicated_template(spec: &Value, path: &Path<'_>, errors: &mut 
     validate_runs_forever(template(spec), "ReplicaSet", &template_path, errors);
 }
 
-/// Warnings about the template, on updates only when the spec changes.
+/// Warnings about the template; for updates only if the spec has changed.
 pub fn template_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     if old.is_some_and(|old| same(new.get("spec"), old.get("spec"))) {
         return Vec::new();
@@ -119,7 +118,7 @@ pub fn template_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     pod_spec::template_warnings(template(spec), &Path::root("spec.template"))
 }
 
-/// The warning about a name from which no good pod names can be made.
+/// Warning about a name that is not valid as part of pod names.
 pub fn name_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let messages = name::dns1123_label(view::name(new));
     if old.is_some() || messages.is_empty() {
@@ -132,7 +131,7 @@ pub fn name_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     )]
 }
 
-/// The columns for what [`container_cells`] gives.
+/// Columns of [`container_cells`].
 pub fn container_columns() -> [Column; 2] {
     [
         Column::text("Containers", "the names of the template's containers").wide(),
@@ -140,28 +139,28 @@ pub fn container_columns() -> [Column; 2] {
     ]
 }
 
-/// The column for a selector.
+/// The column of the selector.
 pub fn selector_column() -> Column {
     Column::text("Selector", "which pods belong to it").wide()
 }
 
-/// The names and the images of the template's containers.
+/// Names and images of the template's containers.
 pub fn container_cells(template: &Value) -> [Value; 2] {
     let (names, images) = pod_spec::container_cells(template);
     [names.into(), images.into()]
 }
 
-/// The selector as text.
+/// The selector in text form.
 pub fn selector_cell(spec: &Value) -> Value {
     label_selector::to_text(selector(spec)).into()
 }
 
-/// The value of `status.replicas`, as field selectors see it.
+/// A count such as `status.replicas` for field selectors.
 pub fn number_field<'a>(object: &Value, path: &[&str]) -> Cow<'a, str> {
     Cow::Owned(view::integer(object, path).unwrap_or(0).to_string())
 }
 
-/// A template that runs a web server, for samples.
+/// A template for samples, with a web server.
 #[cfg(any(test, feature = "samples"))]
 pub fn sample_template() -> Value {
     serde_json::json!({
@@ -175,7 +174,7 @@ pub fn sample_template() -> Value {
     })
 }
 
-/// An object with [`sample_template`] and these further fields in its spec.
+/// A sample with [`sample_template`] and additional fields in its spec.
 #[cfg(any(test, feature = "samples"))]
 pub fn sample(api_version: &str, kind: &str, extra: Value) -> Value {
     let mut object = serde_json::json!({
@@ -190,7 +189,7 @@ pub fn sample(api_version: &str, kind: &str, extra: Value) -> Value {
     object
 }
 
-/// A selector that fits [`sample_template`].
+/// A selector that matches [`sample_template`].
 #[cfg(any(test, feature = "samples"))]
 pub fn sample_selector() -> Value {
     serde_json::json!({"matchLabels": {"app": "web"}})
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_selector_fits_nothing() {
+    fn missing_selector_matches_nothing() {
         assert_eq!(
             errors_of(json!({"template": {"metadata": {"labels": {"a": "b"}}}})),
             "[spec.selector: Required value, spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: \
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_selector_is_refused_although_it_fits() {
+    fn empty_selector_is_rejected() {
         assert_eq!(
             errors_of(json!({"selector": {}})),
             "spec.selector: Invalid value: {}: empty selector is invalid for deployment"
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_label_are_warned_about() {
+    fn name_that_is_not_a_label_gives_a_warning() {
         let object = json!({"metadata": {"name": "a.b"}});
         assert_eq!(name_warnings(&object, None).len(), 1);
         assert!(name_warnings(&object, Some(&object)).is_empty());

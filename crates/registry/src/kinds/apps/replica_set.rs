@@ -1,4 +1,4 @@
-//! ReplicaSet: so many pods of one template.
+//! ReplicaSet: replicas of a pod template.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use super::pod_controller;
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, Subresource, texts};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of ReplicaSet objects.
 pub struct ReplicaSet;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replicas_can_be_selected_by() {
+    fn field_selector_on_replicas_is_supported() {
         let object = json!({"status": {"replicas": 4}});
         assert_eq!(ReplicaSet.selectable_value(&object, "status.replicas"), "4");
         assert_eq!(ReplicaSet.selectable_value(&json!({}), "status.replicas"), "0");

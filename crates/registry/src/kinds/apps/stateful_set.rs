@@ -1,4 +1,4 @@
-//! StatefulSet: pods with names, order and volumes of their own.
+//! StatefulSet: pods with stable names, order and volumes.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ use crate::kinds::ratchet;
 use crate::kinds::rules::{self, same};
 use crate::{internal_types, view};
 
-/// The fields of the spec that an update may change.
+/// Fields of the spec that an update may change.
 const MUTABLE: [&str; 7] = [
     "replicas",
     "ordinals",
@@ -27,7 +27,7 @@ const MUTABLE: [&str; 7] = [
     "minReadySeconds",
 ];
 
-/// The kind.
+/// [`Kind`] of StatefulSet objects.
 pub struct StatefulSet;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -61,7 +61,7 @@ impl Kind for StatefulSet {
         default_text(retention, "whenDeleted", "Retain");
         default_text(retention, "whenScaled", "Retain");
         view::set_default(spec, "replicas", || 1.into());
-        // Upstream always writes it.
+        // kube-apiserver always writes it.
         view::set_default(spec, "serviceName", || "".into());
         view::set_default(spec, "revisionHistoryLimit", || 10.into());
         claim_template::set_defaults(spec);
@@ -118,7 +118,7 @@ impl Kind for StatefulSet {
         let list = Path::root("spec.volumeClaimTemplates");
         for (index, claim) in view::items(new, &["spec", "volumeClaimTemplates"]).iter().enumerate() {
             let path = list.index(index);
-            // The paths are upstream's, of which neither is one.
+            // kube-apiserver's paths, neither of which is a valid one.
             let path = if old.is_some() { path.child("Spec") } else { path };
             warnings.extend(persistent_volume_claim::fraction_warnings(claim, &path));
         }
@@ -183,7 +183,7 @@ impl Kind for StatefulSet {
     }
 }
 
-/// Checks a spec; fields that cannot change are checked only when it is new.
+/// Validates a spec; immutable fields only when it is new.
 fn validate_spec(object: &Value, is_new: bool, errors: &mut ErrorList) {
     let path = Path::root("spec");
     let spec = object.get("spec").unwrap_or(&Value::Null);
@@ -214,7 +214,7 @@ fn set_strategy_defaults(strategy: &mut Value) {
     }
 }
 
-/// The feature behind this field is off unless asked for.
+/// Drops a field whose feature gate is off by default.
 fn drop_max_unavailable(object: &mut Value) {
     let rolling_update = object.pointer_mut("/spec/updateStrategy/rollingUpdate");
     if let Some(Value::Object(fields)) = rolling_update {
@@ -288,7 +288,7 @@ fn validate_template(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     pod_controller::validate_runs_forever(template, "StatefulSet", &template_path, errors);
 }
 
-/// The second validation of labels and annotations, which kube-apiserver reports under paths of their own.
+/// The second validation of labels and annotations, which kube-apiserver reports with other paths.
 fn validate_template_metadata(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let nothing = Value::Null;
     let metadata = template.get("metadata").unwrap_or(&nothing);
@@ -299,11 +299,10 @@ fn validate_template_metadata(template: &Value, path: &Path<'_>, errors: &mut Er
     pod_spec::annotation::validate(metadata, pod, &annotations, errors);
 }
 
-/// The template as pods will be made of it: the controller gives them their host names, and
-/// volumes for the claims.
+/// The template in the form in which pods are created: the controller sets host names, and volumes for claims.
 fn template_as_used(spec: &Value) -> Value {
     let mut template = pod_controller::template(spec).clone();
-    // kube-apiserver keeps one volume for claims of the same name.
+    // kube-apiserver keeps one volume for claims with the same name.
     let claims: BTreeSet<_> = view::items(spec, &["volumeClaimTemplates"]).iter().map(view::name).collect();
     let Some(Value::Object(pod)) = template.get_mut("spec") else { return template };
     pod.remove("hostname");
@@ -409,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strategy_that_is_named_gets_no_partition() {
+    fn explicit_strategy_gets_no_default_partition() {
         let defaults = |mut strategy: Value| {
             set_strategy_defaults(&mut strategy);
             strategy
@@ -421,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_become_volumes_of_the_template() {
+    fn claim_templates_are_volumes_in_validation() {
         let mut object = sample(json!({"volumeClaimTemplates": [claim_template::sample()]}));
         object["spec"]["template"]["spec"]["volumes"] =
             json!([{"name": "data", "emptyDir": {}}, {"name": "other", "emptyDir": {}}]);
@@ -436,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_behind_a_feature_is_dropped() {
+    fn field_of_disabled_feature_is_dropped() {
         let mut object = sample(json!({
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}},
         }));

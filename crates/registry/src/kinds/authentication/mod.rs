@@ -1,4 +1,4 @@
-//! Kinds of authentication.k8s.io: questions that are answered and not kept.
+//! Kinds of authentication.k8s.io: reviews, which are answered and not stored.
 
 pub mod self_subject_review;
 pub mod token_review;

@@ -1,4 +1,4 @@
-//! SelfSubjectReview: who the server takes the client for. Created to be answered, never kept.
+//! SelfSubjectReview: the user of the request. Created for its response, never stored.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of SelfSubjectReview objects.
 pub struct SelfSubjectReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

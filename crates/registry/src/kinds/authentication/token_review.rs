@@ -1,6 +1,6 @@
-//! TokenReview: whose token this is. Created to be answered, never kept.
+//! TokenReview: authenticates a token. Created for its response, never stored.
 //!
-//! A missing token is a bad request, not an invalid object, and so is left to who answers.
+//! A missing token is a bad request rather than an invalid object, so the handler of the review checks it.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of TokenReview objects.
 pub struct TokenReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

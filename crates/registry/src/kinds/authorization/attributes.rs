@@ -1,4 +1,4 @@
-//! What is asked for in a review of access.
+//! Attributes of access reviews.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::selector::{LabelSelectorRequirement, ValidationOptions};
@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use crate::{internal_types, view};
 
-/// Newer clients may know operators that we do not; the review is still answered.
+/// Newer clients may send operators that are unknown here; the review is still answered.
 const OPTIONS: ValidationOptions =
     ValidationOptions { allow_invalid_values: false, allow_unknown_operators: true };
 
-/// Exactly one of the two sorts of access must be asked for.
+/// Requires exactly one of resource and non-resource attributes.
 pub(super) fn check_own_attributes(review: &Value, errors: &mut ErrorList) {
     check_choice(review, errors);
     check_selectors(review, errors);
 }
 
-/// The same for a review about somebody else, which must name the user or a group.
+/// The same for a review of another subject, which must name a user or a group.
 pub(super) fn check_attributes_of_subject(review: &Value, errors: &mut ErrorList) {
     check_choice(review, errors);
     check_subject(review, errors);
@@ -30,8 +30,8 @@ fn check_choice(review: &Value, errors: &mut ErrorList) {
     match (resource, other) {
         (Some(_), Some(other)) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            let shown = internal_types::printed("*@authorization.NonResourceAttributes", Some(other));
-            errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), shown, detail));
+            let printed = internal_types::printed("*@authorization.NonResourceAttributes", Some(other));
+            errors.push(FieldError::invalid(&path.child("nonResourceAttributes"), printed, detail));
         }
         (None, None) => {
             let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
@@ -57,7 +57,7 @@ fn check_subject(review: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A review has no metadata, except for what is named.
+/// Requires empty metadata, except for some fields.
 pub(super) fn check_metadata(review: &Value, except: &[&str], detail: &str, errors: &mut ErrorList) {
     let present = |(name, value): (&String, &Value)| {
         name != "managedFields" && !except.contains(&name.as_str()) && !is_zero(value)

@@ -1,4 +1,4 @@
-//! LocalSubjectAccessReview: whether somebody may do something in a namespace. Created to be answered, never kept.
+//! LocalSubjectAccessReview: whether a subject has access in a namespace. Created for its response, never stored.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// The kind.
+/// [`Kind`] of LocalSubjectAccessReview objects.
 pub struct LocalSubjectAccessReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -47,7 +47,7 @@ impl Kind for LocalSubjectAccessReview {
     }
 }
 
-/// Only the namespace of the review can be asked about.
+/// Requires attributes in the namespace of the review.
 fn check_namespace(object: &Value, errors: &mut ErrorList) {
     if let Some(attributes) = view::at(object, &["spec", "resourceAttributes"]) {
         let namespace = view::text(attributes, &["namespace"]);

@@ -1,4 +1,4 @@
-//! Kinds of authorization.k8s.io: questions that are answered and not kept.
+//! Kinds of authorization.k8s.io: reviews, which are answered and not stored.
 
 mod attributes;
 pub mod local_subject_access_review;

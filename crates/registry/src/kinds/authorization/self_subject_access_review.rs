@@ -1,4 +1,4 @@
-//! SelfSubjectAccessReview: whether the client may do something. Created to be answered, never kept.
+//! SelfSubjectAccessReview: whether the user of the request has access. Created for its response, never stored.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::attributes;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of SelfSubjectAccessReview objects.
 pub struct SelfSubjectAccessReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

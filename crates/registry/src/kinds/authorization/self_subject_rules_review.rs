@@ -1,6 +1,6 @@
-//! SelfSubjectRulesReview: what the client may do in a namespace. Created to be answered, never
-//! kept. A missing namespace is a bad request, not an invalid object, and so is left to who
-//! answers.
+//! SelfSubjectRulesReview: the rules of the user of the request in a namespace. Created for its response, never
+//! stored. A missing namespace is a bad request rather than an invalid object, so the handler of the review checks
+//! it.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of SelfSubjectRulesReview objects.
 pub struct SelfSubjectRulesReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -1,4 +1,4 @@
-//! SubjectAccessReview: whether somebody may do something. Created to be answered, never kept.
+//! SubjectAccessReview: whether a subject has access. Created for its response, never stored.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::attributes;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of SubjectAccessReview objects.
 pub struct SubjectAccessReview;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

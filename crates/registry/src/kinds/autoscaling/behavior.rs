@@ -1,4 +1,4 @@
-//! How fast an autoscaler scales up and down.
+//! Scaling behavior of an autoscaler: policies and stabilization windows.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::quantity::Quantity;
@@ -10,7 +10,7 @@ use crate::view;
 const MAX_PERIOD_SECONDS: i64 = 1800;
 const MAX_STABILIZATION_WINDOW_SECONDS: i64 = 3600;
 
-/// Fills in both directions of a behavior.
+/// Sets the defaults of both directions.
 pub(super) fn set_defaults(behavior: &mut Value) {
     let up = json!({
         "stabilizationWindowSeconds": 0,
@@ -20,7 +20,7 @@ pub(super) fn set_defaults(behavior: &mut Value) {
             {"type": "Percent", "value": 100, "periodSeconds": 15},
         ],
     });
-    // How long to wait before scaling down is up to the controller.
+    // The default stabilization window for scaling down is a setting of the controller.
     let down = json!({
         "selectPolicy": "Max",
         "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
@@ -34,7 +34,7 @@ pub(super) fn set_defaults(behavior: &mut Value) {
     }
 }
 
-/// Whether a behavior may be as it is.
+/// Validates a behavior.
 pub(super) fn validate(behavior: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for direction in ["scaleUp", "scaleDown"] {
         if let Some(rules) = behavior.get(direction) {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_direction_brings_the_other() {
+    fn one_direction_gets_defaults_for_the_other() {
         let mut behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 5, "policies": []}});
         set_defaults(&mut behavior);
         assert_eq!(behavior["scaleUp"]["policies"][0]["value"], 4);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_have_limits() {
+    fn rules_out_of_range_are_rejected() {
         let behavior = json!({"scaleUp": {
             "stabilizationWindowSeconds": 3601,
             "selectPolicy": "Any",

@@ -1,7 +1,6 @@
-//! HorizontalPodAutoscaler: as many pods as some metrics ask for.
+//! HorizontalPodAutoscaler: scales a workload by metrics.
 //!
-//! Everything here is about objects of version v2, in which they are stored; for version v1
-//! see [`super::conversion`].
+//! All code here is for v2, in which objects are stored; for v1 see [`super::conversion`].
 
 use std::sync::LazyLock;
 
@@ -15,10 +14,10 @@ use crate::kinds::apps::checks::{self, count, ensure};
 use crate::kinds::ratchet;
 use crate::view;
 
-/// How busy CPUs are to be when nothing else is asked for.
+/// Default target utilization of CPU, in percent.
 pub(super) const DEFAULT_CPU_UTILIZATION: i64 = 80;
 
-/// The kind.
+/// [`Kind`] of HorizontalPodAutoscaler objects.
 pub struct HorizontalPodAutoscaler;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -70,7 +69,7 @@ impl Kind for HorizontalPodAutoscaler {
         let spec = object.get("spec").unwrap_or(&Value::Null);
         validate_replicas(spec, &path, errors);
         let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
-        // The only kind of the core group that can be scaled.
+        // The only scalable kind of the core group.
         let may_lack_group = view::text(target, &["kind"]) == "ReplicationController";
         let target_path = path.child("scaleTargetRef");
         metrics::validate_reference(target, &target_path, errors);
@@ -154,7 +153,7 @@ impl Kind for HorizontalPodAutoscaler {
     }
 }
 
-/// How busy the CPUs are to be, in percent of what the pods asked for.
+/// A metric for CPU utilization, in percent of the requests.
 pub(super) fn cpu_metric(percent: i64) -> Value {
     json!({
         "type": "Resource",
@@ -168,7 +167,7 @@ fn validate_replicas(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if let Some(min) = min.filter(|min| *min < 1) {
         let path = path.child("minReplicas");
         let error = FieldError::invalid(&path, min, "must be greater than or equal to 1");
-        // None at all can be asked for where a feature is on that is not on here.
+        // Zero is valid only with a feature gate that is disabled here.
         errors.push(if min == 0 { error.unless(ratchet::MIN_REPLICAS) } else { error });
     }
     let max_path = path.child("maxReplicas");
@@ -188,7 +187,7 @@ fn validate_replicas(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a metric can be told without any pods.
+/// Whether a metric is available without any pods.
 fn measures_from_outside(spec: &Value) -> bool {
     let mut metrics = view::items(spec, &["metrics"]).iter();
     metrics.any(|metric| matches!(view::text(metric, &["type"]), "Object" | "External"))
@@ -276,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn something_is_always_measured() {
+    fn default_metric_is_cpu() {
         let mut object = sample(json!({}));
         HorizontalPodAutoscaler.set_defaults(&mut object);
         assert_eq!(object["spec"]["metrics"], json!([cpu_metric(80)]));

@@ -1,4 +1,4 @@
-//! What an autoscaler measures, and what it is to be.
+//! Metrics of an autoscaler and their targets.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::kinds::{ratchet, rules};
 use crate::view;
 
-/// The types of metrics, ascending, each with its field.
+/// Metric types, sorted, with their fields.
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -17,10 +17,10 @@ const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
 ];
 
-/// The fields in the order in which upstream looks at them: it only looks into the first.
+/// The fields in the order in which kube-apiserver checks them; it validates only the first.
 const FIELDS: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 
-/// Whether a metric may be as it is.
+/// Validates a metric.
 pub(super) fn validate(metric: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let metric_type = view::text(metric, &["type"]);
     let type_path = path.child("type");
@@ -73,7 +73,7 @@ fn validate_source(field: &str, source: &Value, path: &Path<'_>, errors: &mut Er
     validate_target_fields(field, target, &path, errors);
 }
 
-/// Whether a target has the fields that its metric needs, and not too many.
+/// Requires the fields of a target that its metric needs, and no conflicting ones.
 fn validate_target_fields(field: &str, target: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let [value, average, utilization] =
         ["value", "averageValue", "averageUtilization"].map(|field| target.get(field).is_some());
@@ -147,7 +147,7 @@ fn validate_container_resource(source: &Value, path: &Path<'_>, errors: &mut Err
     }
 }
 
-/// A resource of containers: one of a few, or one with a domain.
+/// Requires a resource name of containers: a standard one, or one with a domain.
 fn validate_resource_name(resource: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let messages = name::qualified_name(resource);
     let is_standard = matches!(resource, "cpu" | "memory" | "ephemeral-storage")
@@ -164,7 +164,7 @@ fn validate_resource_name(resource: &str, path: &Path<'_>, errors: &mut ErrorLis
     }
 }
 
-/// A text that must be there.
+/// Requires a non-empty string.
 fn require<'a>(
     object: &'a Value,
     field: &str,
@@ -180,7 +180,7 @@ fn require<'a>(
     Some(text)
 }
 
-/// Whether a reference to another object may be as it is; only some may be without a group.
+/// Validates a reference to another object; only some may lack a group.
 pub(super) fn validate_reference(reference: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for field in ["kind", "name"] {
         let text = view::text(reference, &[field]);
@@ -188,7 +188,7 @@ pub(super) fn validate_reference(reference: &Value, path: &Path<'_>, errors: &mu
     }
 }
 
-/// In which version it is known.
+/// Validates the `apiVersion` of a reference.
 pub(super) fn validate_version(
     reference: &Value,
     may_lack_group: bool,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_has_the_source_of_its_type() {
+    fn metric_needs_the_source_of_its_type() {
         let utilization = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}});
         assert!(check(json!({"type": "Resource", "resource": utilization})).is_empty());
         assert_eq!(
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_positive_and_fit_the_source() {
+    fn targets_must_be_positive_and_match_the_source() {
         let metric = |target: Value| json!({"type": "External", "external": {"metric": {"name": "a/b"}, "target": target}});
         assert_eq!(
             check(metric(json!({"type": "x", "value": "0", "averageValue": "1"}))),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn references_have_groups() {
+    fn references_need_a_group() {
         for (api_version, expected) in [
             ("apps/v1", ""),
             ("v1", "apiVersion must specify API group"),

@@ -1,4 +1,4 @@
-//! The autoscaling group.
+//! Kinds of the autoscaling group.
 
 mod behavior;
 pub mod conversion;

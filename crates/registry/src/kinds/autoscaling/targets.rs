@@ -1,14 +1,14 @@
-//! How a table shows what an autoscaler measures.
+//! The table column with current and target metrics.
 
 use coracle_meta::quantity::Quantity;
 use serde_json::Value;
 
 use crate::view;
 
-/// How many metrics are shown.
+/// Maximum number of metrics in the column.
 const SHOWN: usize = 2;
 
-/// All metrics with what they are and what they are to be, such as `cpu: 10%/80%`.
+/// All metrics with current and target values, such as `cpu: 10%/80%`.
 pub(super) fn text(object: &Value) -> String {
     let metrics = view::items(object, &["spec", "metrics"]);
     let current = view::items(object, &["status", "currentMetrics"]);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_are_shown_with_what_they_are_and_should_be() {
+    fn column_has_current_and_target_values() {
         let cpu = json!({
             "type": "Resource",
             "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},

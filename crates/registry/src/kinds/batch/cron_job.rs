@@ -1,4 +1,4 @@
-//! CronJob: Jobs at times that a schedule tells.
+//! CronJob: creates Jobs on a schedule.
 
 use std::sync::LazyLock;
 
@@ -14,10 +14,10 @@ use crate::kinds::ratchet;
 use crate::kinds::rules::{self, same};
 use crate::{internal_types, view};
 
-/// The Jobs' names are this one with eleven characters more, and 63 are allowed.
+/// The controller appends eleven characters to the name for Jobs, whose names have at most 63.
 const MAX_NAME_BYTES: usize = 52;
 
-/// The kind.
+/// [`Kind`] of CronJob objects.
 pub struct CronJob;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -57,7 +57,7 @@ impl Kind for CronJob {
         view::set_default(spec, "successfulJobsHistoryLimit", || 3.into());
         view::set_default(spec, "failedJobsHistoryLimit", || 1.into());
         let job = ensure(spec, "jobTemplate");
-        // Upstream always writes it.
+        // kube-apiserver always writes it.
         ensure(job, "metadata");
         job_spec::set_template_defaults(ensure(job, "spec"));
     }
@@ -171,7 +171,7 @@ impl Kind for CronJob {
     }
 }
 
-/// The spec of the Jobs to be made.
+/// The spec of the job template.
 fn job_template(spec: &Value) -> &Value {
     view::at(spec, &["jobTemplate", "spec"]).unwrap_or(&Value::Null)
 }
@@ -202,7 +202,7 @@ fn validate_schedule(schedule: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A schedule that may keep its zone may not have another beside it.
+/// A schedule that may keep its time zone cannot have `timeZone`, too.
 fn validate_zones(new: &Value, old: &Value, errors: &mut ErrorList) {
     let schedule = |object| view::text(object, &["spec", "schedule"]);
     let has_zone = |object| schedule(object).contains("TZ");
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_shows_the_schedule() {
+    fn table_shows_the_schedule() {
         let mut object = sample(json!({"suspend": true}), json!({}));
         let cells = CronJob.cells(&object, 0);
         let expected = [
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_of_the_jobs_gets_no_defaults_of_jobs() {
+    fn job_template_gets_no_defaults_of_jobs() {
         let mut object = sample(json!({}), json!({}));
         CronJob.set_defaults(&mut object);
         assert_eq!(object["spec"]["jobTemplate"]["spec"].get("backoffLimit"), None);

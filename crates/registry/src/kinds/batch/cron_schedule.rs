@@ -1,16 +1,16 @@
-//! Whether the schedule of a CronJob can be read. When it is due is up to the controller.
+//! Validation of schedules. The controller computes when they are due.
 
 use coracle_meta::cron::{self, Schedule};
 
 use super::time_zone;
 
-/// Whether a schedule can be read.
+/// Validates a schedule.
 ///
 /// # Errors
-/// A message for the client, when it cannot.
+/// A message for the client.
 pub(super) fn check(schedule: &str) -> Result<(), String> {
     let (zone, schedule) = cron::split_zone(schedule)?;
-    // A zone in a schedule is refused elsewhere, but not for being unknown.
+    // A time zone in a schedule is rejected elsewhere, unless it is unknown.
     if let Some(zone) = zone.filter(|zone| !zone.is_empty() && !time_zone::is_known(zone)) {
         return Err(format!("provided bad location {zone}: unknown time zone {zone}"));
     }
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_and_their_zones_are_checked() {
+    fn schedules_and_time_zones_are_validated() {
         for schedule in ["*/5 0-23/2 1,15 jan-MAR ?", "  0 0 * * 6 ", "@every 1h30.5m", "TZ=UTC * * * * *"] {
             assert_eq!(check(schedule), Ok(()), "{schedule}");
         }

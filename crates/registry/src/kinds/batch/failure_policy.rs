@@ -1,4 +1,4 @@
-//! What a Job does about pods that fail, by their exit codes or conditions.
+//! Pod failure policy of Jobs: actions by exit code or pod condition.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const OPERATORS: [&str; 2] = ["In", "NotIn"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
-/// Fills in the policy of a Job's spec.
+/// Sets the defaults of the policy of a Job's spec.
 pub(super) fn set_defaults(spec: &mut Value) {
     let rules = spec.pointer_mut("/podFailurePolicy/rules").and_then(Value::as_array_mut);
     for rule in rules.into_iter().flatten() {
@@ -29,7 +29,7 @@ pub(super) fn set_defaults(spec: &mut Value) {
     }
 }
 
-/// Whether the policy of a Job's spec may be as it is.
+/// Validates the policy of a Job's spec.
 pub(super) fn validate(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(policy) = spec.get("podFailurePolicy") else { return };
     let path = path.child("podFailurePolicy.rules");
@@ -64,7 +64,7 @@ fn validate_rule(rule: &Value, spec: &Value, path: &Path<'_>, errors: &mut Error
     errors.push(FieldError::invalid(path, BadValue::Omitted, detail));
 }
 
-/// A word that must be there and be one of a few.
+/// Requires one of several values.
 fn validate_choice(value: &str, allowed: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     if value.is_empty() {
         let allowed: Vec<_> = allowed.iter().map(|value| format!("\"{value}\"")).collect();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn good_rules_pass() {
+    fn valid_rules_are_accepted() {
         let codes = json!({"containerName": "main", "operator": "In", "values": [1, 5]});
         assert!(check(json!({"action": "FailJob", "onExitCodes": codes})).is_empty());
         let conditions = json!([{"type": "DisruptionTarget", "status": "True"}]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_upstreams() {
+    fn messages_equal_those_of_kube_apiserver() {
         assert_eq!(
             check(json!({})),
             [

@@ -1,11 +1,11 @@
-//! Sets of indexes written as ascending numbers and ranges, such as `1,3-5,7`.
+//! Sets of indexes as ascending numbers and ranges, such as `1,3-5,7`.
 
 use coracle_meta::field::quoted;
 
-/// How many indexes a text names; `completions` is one more than the largest allowed.
+/// Number of indexes in a set; `completions` is one more than the largest allowed index.
 ///
 /// # Errors
-/// A message for the client, when it cannot be read.
+/// A message for the client if the set is malformed.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
     let mut total = 0;
     let mut previous = None;
@@ -23,7 +23,7 @@ pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-/// The first index that both texts name. What cannot be read names none.
+/// The first index in both sets. Malformed intervals are ignored.
 pub(super) fn overlap(left: &str, right: &str, completions: i64) -> Option<i64> {
     let intervals = |text: &str| -> Vec<_> {
         text.split(',').filter_map(|interval| interval_of(interval, completions).ok()).collect()
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_ascend_and_stay_below_the_completions() {
+    fn indexes_must_ascend_and_be_below_completions() {
         assert_eq!(count("", 5), Ok(0));
         assert_eq!(count("1,3-5,7", 8), Ok(5));
         for (text, expected) in [
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_common_index_is_found() {
+    fn overlap_is_the_first_common_index() {
         assert_eq!(overlap("0-2,5", "3,5-6", 8), Some(5));
         assert_eq!(overlap("0-2", "3,9", 8), None);
         assert_eq!(overlap("1-4", "x,2-3", 8), Some(2));

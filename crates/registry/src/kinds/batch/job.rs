@@ -1,4 +1,4 @@
-//! Job: pods that run until enough of them have succeeded.
+//! Job: runs pods until enough of them have succeeded.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -18,11 +18,11 @@ use crate::kinds::core::label_selector;
 use crate::kinds::rules::{self, check_again, same};
 use crate::{internal_types, view};
 
-/// The labels that tell a Job's pods, each with its name from before it had a prefix.
+/// Labels of a Job's pods: the legacy name and the one with a prefix.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
-/// The kind.
+/// [`Kind`] of Job objects.
 pub struct Job;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -60,8 +60,8 @@ impl Kind for Job {
         set_default_labels(object);
     }
 
-    /// Removes the labels that defaulting copied from the template, so that the copy is made again after the
-    /// selector has been generated. Labels that admission changed stay.
+    /// Removes the labels that defaulting copied from the template, so that the copy is made again after the selector
+    /// has been generated. Labels that admission changed stay.
     fn prepare_unlabelled(&self, object: &mut Value) {
         let of_template =
             object.pointer("/metadata/labels") == object.pointer("/spec/template/metadata/labels");
@@ -180,8 +180,8 @@ fn set_spec_defaults(spec: &mut Value) {
     job_spec::set_template_defaults(spec);
 }
 
-/// Labels the pods with the Job's name and uid, and selects them by its uid. What the client
-/// set stays, and is refused if it is something else.
+/// Generates pod labels with the Job's name and UID, and a selector by UID. Values that the client set stay, and are
+/// rejected if they differ.
 fn generate_selector(object: &mut Value) {
     let meta = Meta::of(object);
     let (name, uid) = (meta.name().to_owned(), meta.uid().to_owned());
@@ -197,8 +197,8 @@ fn generate_selector(object: &mut Value) {
     view::set_default(match_labels, UID_LABELS[1], || uid.as_str().into());
 }
 
-/// A Job without labels has those of its pods. Upstream does this whenever it reads one, so
-/// that the generated labels are among them.
+/// A Job without labels gets those of its pods. kube-apiserver sets this default whenever it decodes a Job, so that
+/// the generated labels are included.
 fn set_default_labels(object: &mut Value) {
     if view::fields(object, &["metadata", "labels"]).next().is_some() {
         return;
@@ -224,7 +224,7 @@ fn validate_generated_selector(object: &Value, errors: &mut ErrorList) {
         validate_has_label(object, label, value, errors);
     }
     let labels = expected.into_iter().map(|(label, value)| (label.to_owned(), value.into()));
-    // One that cannot be used is refused elsewhere.
+    // An invalid selector is reported elsewhere.
     let mut unusable = ErrorList::new();
     label_selector::validate(selector, &Path::NIL, &mut unusable);
     if unusable.is_empty() && !label_selector::matches(selector, &Value::Object(labels.collect())) {
@@ -247,7 +247,7 @@ fn validate_has_label(object: &Value, label: &str, expected: &str, errors: &mut 
     }
 }
 
-/// The pods of an indexed Job get its name and their index for a host name.
+/// Pods of an indexed Job have its name and their index as host name.
 fn validate_host_names(object: &Value, errors: &mut ErrorList) {
     let Some(completions) = view::integer(object, &["spec", "completions"]).filter(|count| *count > 0) else {
         return;
@@ -260,7 +260,7 @@ fn validate_host_names(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Only an indexed Job may change how much it does, if it does all at once.
+/// Only an indexed Job whose parallelism equals completions may change its completions.
 fn validate_completions(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if !job_spec::is_indexed(new) {
         rules::unchanged(
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_depend_on_each_other() {
+    fn defaults_depend_on_other_fields() {
         let defaults = |mut spec: Value| {
             set_spec_defaults(&mut spec);
             spec
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selector_is_generated() {
+    fn selector_is_generated() {
         let mut job = sample(json!({}));
         Job.set_defaults(&mut job);
         Job.prepare_unlabelled(&mut job);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_how_far_it_is() {
+    fn table_shows_status_and_completions() {
         let mut job = sample(json!({"completions": 4}));
         job["status"] = json!({
             "succeeded": 2,

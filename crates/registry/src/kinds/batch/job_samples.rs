@@ -1,11 +1,11 @@
-//! Examples of Jobs.
+//! Samples of Jobs.
 
 use serde_json::{Value, json};
 
 use super::job_spec::sample_template;
 use crate::samples::{Refused, Samples};
 
-/// A Job with these fields in its spec.
+/// A Job with additional fields in its spec.
 pub(super) fn sample(extra: Value) -> Value {
     let mut object = json!({
         "apiVersion": "batch/v1",
@@ -19,7 +19,7 @@ pub(super) fn sample(extra: Value) -> Value {
     object
 }
 
-/// Examples of Jobs.
+/// Samples of Jobs.
 pub(super) fn samples() -> Samples {
     let manual = json!({"manualSelector": true, "selector": {"matchLabels": {"app": "pi"}}});
     Samples {

@@ -1,4 +1,4 @@
-//! The spec of Jobs, which CronJobs have too: what to run, how often and what if it fails.
+//! The spec of Jobs, which is also part of CronJobs.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -10,27 +10,27 @@ use crate::kinds::core::pod_spec;
 use crate::kinds::rules;
 use crate::view;
 
-/// Caps the length of the list of completed indexes.
+/// Limits the length of the list of completed indexes.
 const MAX_PARALLELISM: i64 = 100_000;
 const MAX_FAILED_INDEXES: i64 = 100_000;
-/// With more completions than this, the two limits below apply as well.
+/// Above this number of completions, the two limits below apply as well.
 const MANY_COMPLETIONS: i64 = 100_000;
 const MAX_PARALLELISM_OF_MANY: i64 = 10_000;
 const MAX_FAILED_INDEXES_OF_MANY: i64 = 10_000;
 const MAX_MANAGED_BY_BYTES: usize = 63;
 
-/// Fills in what Jobs and the templates in CronJobs have in common.
+/// Sets the defaults that Jobs and job templates of CronJobs share.
 pub(super) fn set_template_defaults(spec: &mut Value) {
     failure_policy::set_defaults(spec);
     pod_controller::set_template_defaults(spec);
 }
 
-/// Whether every index is to succeed once.
+/// Whether the completion mode is Indexed.
 pub(super) fn is_indexed(spec: &Value) -> bool {
     view::text(spec, &["completionMode"]) == "Indexed"
 }
 
-/// Whether a spec may be as it is, but for its selector.
+/// Validates a spec, except for its selector.
 pub(super) fn validate(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let counts = [
         "parallelism",
@@ -65,7 +65,7 @@ fn validate_managed_by(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Something such as `acme.io/foo`.
+/// Requires a domain-prefixed path such as `acme.io/foo`.
 fn validate_domain_prefixed_path(value: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if !rules::required(path, value, errors) {
         return;
@@ -149,7 +149,7 @@ fn validate_replacement_policy(spec: &Value, path: &Path<'_>, errors: &mut Error
 fn validate_restart_policy(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let policy = view::text(spec, &["template", "spec", "restartPolicy"]);
     match policy {
-        // The default is `Always`, so that who said nothing must say something.
+        // The default is `Always`, so an absent policy is an error.
         "" | "Always" => {
             errors.push(FieldError::required(path, "valid values: \"OnFailure\", \"Never\""));
         }
@@ -163,7 +163,7 @@ fn validate_restart_policy(spec: &Value, path: &Path<'_>, errors: &mut ErrorList
     }
 }
 
-/// What a client should know about a spec although it is allowed.
+/// Warnings about a spec.
 pub(super) fn warnings(spec: &Value, path: &Path<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     if is_indexed(spec)
@@ -179,7 +179,7 @@ pub(super) fn warnings(spec: &Value, path: &Path<'_>) -> Vec<String> {
     warnings
 }
 
-/// A template of pods that end, for samples.
+/// A template for samples, whose pods terminate.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn sample_template() -> Value {
     serde_json::json!({
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn indexed_jobs_have_limits() {
+    fn limits_of_indexed_jobs_are_enforced() {
         let indexed = |extra: Value| {
             let mut spec = json!({"completionMode": "Indexed", "completions": 5});
             if let (Value::Object(fields), Value::Object(extra)) = (&mut spec, extra) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn managers_are_named_with_a_domain() {
+    fn managed_by_needs_a_domain() {
         assert_eq!(check(json!({"managedBy": "acme.io/foo"})), "");
         assert_eq!(
             check(json!({"managedBy": "foo"})),

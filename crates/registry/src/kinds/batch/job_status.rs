@@ -1,7 +1,7 @@
-//! How the status of a Job may change, whoever manages the Job.
+//! Validation of updates of a Job's status.
 //!
-//! Most rules are only applied to what a write changes: a status that is wrong already, or
-//! that a change of the spec made wrong, can still be worked with.
+//! Most rules apply only to changed fields: a status that is invalid already, or became invalid by a change of the
+//! spec, can still be updated.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +25,14 @@ fn condition_is(status: &Value, condition: &str, wanted: &str) -> bool {
         .any(|item| view::text(item, &["type"]) == condition && view::text(item, &["status"]) == wanted)
 }
 
-/// A status that is to replace another.
+/// An update of the status.
 struct Change<'a> {
     spec: &'a Value,
     new: &'a Value,
     old: &'a Value,
 }
 
-/// Whether a Job may get its new status.
+/// Validates an update of the status.
 pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) {
     let change = Change {
         spec: new.get("spec").unwrap_or(&Value::Null),
@@ -50,7 +50,7 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) 
     change.validate_progress(&path, errors);
 }
 
-/// Pods may be there once each, with a uid.
+/// Requires UIDs, each of them once.
 fn validate_uncounted_pods(status: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let mut seen = BTreeSet::new();
     for field in ["succeeded", "failed"] {
@@ -88,7 +88,7 @@ impl Change<'_> {
         self.is_finished() != (self.had("Complete") || self.had("Failed"))
     }
 
-    /// Whether a field has another value than before; for counts, none is 0.
+    /// Whether a field has changed; for counts, absent equals 0.
     fn changes(&self, field: &str) -> bool {
         let values = [self.new, self.old].map(|status| status.get(field));
         match values {
@@ -182,7 +182,7 @@ impl Change<'_> {
         }
     }
 
-    /// A Job that has ended leaves nothing behind.
+    /// Validates the fields of a finished Job.
     fn validate_end(&self, path: &Path<'_>, errors: &mut ErrorList) {
         if !self.is_finished() {
             return;
@@ -253,14 +253,14 @@ impl Change<'_> {
         }
     }
 
-    /// Counts fit each other, and do not fall.
+    /// Validates that counts are consistent and are not decremented.
     fn validate_progress(&self, path: &Path<'_>, errors: &mut ErrorList) {
         let ready = count(self.new, "ready");
         if ready > count(self.new, "active") && (self.changes("ready") || self.changes("active")) {
             let detail = "cannot set more ready pods than active";
             errors.push(FieldError::invalid(&path.child("ready"), ready, detail));
         }
-        // An indexed Job that runs all indexes at once may be made smaller.
+        // An elastic indexed Job may be scaled down.
         let elastic =
             job_spec::is_indexed(self.spec) && self.spec.get("completions") == self.spec.get("parallelism");
         for (field, may_fall) in [("failed", false), ("succeeded", elastic)] {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_may_run_and_complete() {
+    fn job_may_run_and_complete() {
         let spec = json!({"completions": 2, "parallelism": 1, "completionMode": "NonIndexed"});
         let running = json!({"startTime": START, "active": 1, "ready": 1});
         assert!(check(spec.clone(), running.clone(), json!({})).is_empty());
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_has_a_reason_and_a_time() {
+    fn finished_job_needs_reason_and_time() {
         let done = json!({
             "conditions": conditions(&["Complete"]),
             "active": 1,
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn times_do_not_move() {
+    fn times_are_immutable() {
         assert_eq!(
             check(json!({}), json!({"startTime": END}), json!({"startTime": START})),
             [
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_are_those_of_the_job() {
+    fn indexes_must_be_those_of_the_job() {
         let spec = json!({"completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
         let good = json!({"completedIndexes": "0,2", "failedIndexes": "1"});
         assert!(check(spec.clone(), good, json!({})).is_empty());
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_uncounted_once() {
+    fn uncounted_pods_must_be_unique() {
         let status = json!({"uncountedTerminatedPods": {"succeeded": ["a", ""], "failed": ["a"]}});
         assert_eq!(
             check(json!({}), status, json!({})),

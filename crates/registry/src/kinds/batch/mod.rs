@@ -1,4 +1,4 @@
-//! The batch group: pods that run to an end.
+//! Kinds of the batch group.
 
 pub mod cron_job;
 mod cron_schedule;

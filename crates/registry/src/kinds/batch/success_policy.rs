@@ -1,4 +1,4 @@
-//! When a Job counts as done although not all of its indexes are.
+//! Success policy of indexed Jobs.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::{internal_types, view};
 const MAX_RULES: usize = 20;
 const MAX_INDEXES_BYTES: usize = 64 * 1024;
 
-/// Whether the policy of a Job's spec may be as it is.
+/// Validates the policy of a Job's spec.
 pub(super) fn validate(spec: &Value, is_indexed: bool, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(policy) = spec.get("successPolicy") else { return };
     let path = path.child("successPolicy");
@@ -61,7 +61,7 @@ fn validate_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: &mut E
     }
 }
 
-/// How many indexes are named; 0 when they cannot be read.
+/// Validates a set of indexes and returns their number; 0 if it is malformed.
 fn validate_indexes(text: &str, completions: i64, path: &Path<'_>, errors: &mut ErrorList) -> i64 {
     if text.len() > MAX_INDEXES_BYTES {
         errors.push(FieldError::too_long(path, MAX_INDEXES_BYTES));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_fit_the_completions() {
+    fn rules_must_match_the_completions() {
         assert!(check(json!([{"succeededIndexes": "0-2", "succeededCount": 2}]), true).is_empty());
         assert_eq!(
             check(json!([{"succeededIndexes": "0-2", "succeededCount": 6}, {}, {"succeededIndexes": "9"}]), true),

@@ -1,5 +1,4 @@
-//! What may change in the template of a Job: nothing, unless the Job is suspended and none of
-//! its pods is there.
+//! Validation of updates of a Job's pod template, which is immutable unless the Job is suspended and has no pods.
 
 use coracle_meta::field::{ErrorList, Path};
 use serde_json::Value;
@@ -9,7 +8,7 @@ use crate::kinds::apps::checks::{carry_over, count, ensure};
 use crate::kinds::rules;
 use crate::view;
 
-/// Whether the template of a Job's spec may become what it is to become.
+/// Validates an update of the template.
 pub(super) fn validate(spec: &Value, old_job: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let template = spec.get("template").unwrap_or(&Value::Null);
     let mut allowed = old_job["spec"].get("template").cloned().unwrap_or(Value::Null);
@@ -27,8 +26,7 @@ fn require_same(new: &Value, allowed: &Value, shape: &str, path: &Path<'_>, erro
     rules::unchanged(shape, path, Some(new), Some(allowed), errors);
 }
 
-/// Whether a Job is suspended and has no pods, and either never had any or has reported that
-/// they are gone.
+/// Whether a Job is suspended and has no pods, and either never started or reports that they are gone.
 fn is_idle(job: &Value) -> bool {
     let status = job.get("status").unwrap_or(&Value::Null);
     let never_started = status.get("startTime").is_none();
@@ -37,7 +35,7 @@ fn is_idle(job: &Value) -> bool {
         && count(status, "active") == 0
 }
 
-/// Takes over where the pods are to run.
+/// Allows changes of scheduling directives.
 fn allow_scheduling(allowed: &mut Value, new: &Value) {
     let new_pod = new.get("spec").unwrap_or(&Value::Null);
     let pod = ensure(allowed, "spec");
@@ -45,11 +43,11 @@ fn allow_scheduling(allowed: &mut Value, new: &Value) {
         carry_over(pod, new_pod, field);
     }
     let new_affinity = new_pod.get("affinity").unwrap_or(&Value::Null);
-    // Equality takes an empty affinity for none, which is what clearing it needs.
+    // The comparison treats an empty affinity as absent, which clearing it needs.
     carry_over(ensure(pod, "affinity"), new_affinity, "nodeAffinity");
 }
 
-/// Takes over what containers of the same names in the same order need.
+/// Allows changes of resources, if the names of containers and their order are unchanged.
 fn allow_resources(allowed: &mut Value, new: &Value) {
     for field in ["containers", "initContainers"] {
         let new_containers = view::items(new, &["spec", field]);
@@ -87,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_job_may_be_moved_and_resized() {
+    fn scheduling_and_resources_of_suspended_job_are_mutable() {
         let moved = json!({"nodeSelector": {"a": "b"}, "affinity": {"nodeAffinity": {"x": 1}}});
         let resized =
             json!({"containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "1"}}}]});

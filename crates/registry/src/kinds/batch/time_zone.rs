@@ -2,13 +2,13 @@
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 
-/// The names in the IANA database, ascending.
+/// Names in the IANA database, sorted.
 const NAMES: &str = include_str!("time_zones.txt");
 
-/// The longest part of a name between slashes.
+/// Maximum length of a segment of a name.
 const MAX_PART_BYTES: usize = 14;
 
-/// Whether a time zone may be named so.
+/// Validates the name of a time zone.
 pub(super) fn validate(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let mut refuse = |detail: String| {
         errors.push(FieldError::invalid(path, BadValue::named(name), detail));
@@ -32,8 +32,7 @@ pub(super) fn validate(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether times can be told in this zone. `Local` can, which is why [`validate`] refuses it
-/// by itself.
+/// Whether a time zone is known. `Local` is, so [`validate`] rejects it separately.
 pub(super) fn is_known(name: &str) -> bool {
     name == "Local" || NAMES.lines().any(|known| known == name)
 }
@@ -58,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_those_of_the_database() {
+    fn time_zones_must_be_in_the_database() {
         assert!(NAMES.lines().is_sorted());
         for name in ["UTC", "Etc/GMT+5", "America/Argentina/Buenos_Aires", "Europe/Zurich"] {
             assert_eq!(check(name), "");

@@ -1,6 +1,6 @@
-//! CertificateSigningRequest: the wish for a certificate, what was decided and what was issued.
+//! CertificateSigningRequest: a request for a certificate, its approval, and the issued certificate.
 //!
-//! Who asks is noted by the server; what a client says about it does not count.
+//! The server records the requester; values that a client sends for it are overwritten.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,13 +19,13 @@ use crate::kinds::ratchet;
 use crate::kinds::rules;
 use crate::view;
 
-/// Certificates are valid at least so long, as upstream has it.
+/// Minimum expiration of certificates, as in Kubernetes.
 const MIN_EXPIRATION_SECONDS: i64 = 600;
 
-/// A signer that is no longer allowed.
+/// A signer that is no longer allowed for new requests.
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 
-/// What a certificate may be used for.
+/// Allowed usages of a certificate.
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",
@@ -52,7 +52,7 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-/// The kind.
+/// [`Kind`] of CertificateSigningRequest objects.
 pub struct CertificateSigningRequest;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -88,7 +88,7 @@ impl Kind for CertificateSigningRequest {
         &DECLARATION
     }
 
-    /// Whoever asks is who the certificate is requested by, whatever the request says.
+    /// The user of the request becomes the requester, whatever the body says.
     fn note_requester(&self, object: &mut Value, requester: &Identity) {
         let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
         let Identity { name, uid, groups, extra } = requester;
@@ -116,7 +116,7 @@ impl Kind for CertificateSigningRequest {
         }
     }
 
-    /// The only other part is `approval`: it changes the conditions, and metadata.
+    /// `approval` is the only other subresource: it changes conditions and metadata.
     fn prepare_for_part_update(&self, _part: &str, new: &mut Value, old: &Value, now: Time) {
         conditions::populate_times(new, old, &now.to_string());
         keep_field(new, old, "spec");
@@ -289,7 +289,7 @@ fn check_certificate(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// What was decided, in one word, and what came of it.
+/// The table column with approval and result.
 fn decision(object: &Value) -> String {
     let has = |wanted: &str| !conditions::of_type(object, wanted).is_empty();
     let mut decision = match (has("Denied"), has("Approved")) {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn approval_changes_conditions_only_and_is_not_taken_back() {
+    fn approval_changes_only_conditions_and_is_final() {
         let pending = samples().valid.remove(0);
         let mut new = approved();
         new["spec"]["signerName"] = json!("other.com/signer");
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_takes_a_certificate_once() {
+    fn certificate_is_set_once() {
         let old = approved();
         let mut new = old.clone();
         new["status"]["certificate"] = json!("aGVsbG8=");

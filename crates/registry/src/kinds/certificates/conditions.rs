@@ -1,4 +1,4 @@
-//! What has been decided about a request: conditions that may be added, but not taken back.
+//! Conditions of a certificate signing request, which may be added but not removed.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::kinds::ratchet;
 use crate::kinds::rules;
 use crate::view;
 
-/// Conditions that may only be true, if they are there at all.
+/// Conditions whose status must be True.
 const ONLY_TRUE: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// Conditions that are only set through the approval subresource.
+/// Conditions that only the approval subresource may set.
 pub(super) const APPROVAL: [&str; 2] = ["Approved", "Denied"];
 
 /// All conditions.
@@ -25,7 +25,7 @@ pub(super) fn of_type<'a>(object: &'a Value, wanted: &str) -> Vec<&'a Value> {
     all(object).iter().filter(|condition| view::text(condition, &["type"]) == wanted).collect()
 }
 
-/// Whether conditions are well formed and do not contradict each other.
+/// Requires valid and consistent conditions.
 pub(super) fn check(object: &Value, errors: &mut ErrorList) {
     let path = Path::root("status.conditions");
     let mut seen = BTreeSet::new();
@@ -59,7 +59,7 @@ pub(super) fn check(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Nothing that was decided may be taken back.
+/// Rejects the removal of conditions.
 pub(super) fn check_none_removed(new: &Value, old: &Value, errors: &mut ErrorList) {
     for condition_type in ONLY_TRUE {
         if of_type(new, condition_type).len() < of_type(old, condition_type).len() {
@@ -69,7 +69,7 @@ pub(super) fn check_none_removed(new: &Value, old: &Value, errors: &mut ErrorLis
     }
 }
 
-/// Nobody but who approves may approve.
+/// Rejects changes of approval conditions outside of the approval subresource.
 pub(super) fn check_approval_kept(new: &Value, old: &Value, errors: &mut ErrorList) {
     for condition_type in APPROVAL {
         let (new, old) = (of_type(new, condition_type), of_type(old, condition_type));
@@ -85,8 +85,7 @@ pub(super) fn check_approval_kept(new: &Value, old: &Value, errors: &mut ErrorLi
     }
 }
 
-/// Carries the conditions of a type over, unless some were added or removed, which validation
-/// will refuse.
+/// Restores the conditions of a type, unless some were added or removed, which validation will reject.
 pub(super) fn keep(new: &mut Value, old: &Value, condition_type: &str) {
     let kept = of_type(old, condition_type);
     if of_type(new, condition_type).len() != kept.len() {
@@ -102,7 +101,7 @@ pub(super) fn keep(new: &mut Value, old: &Value, condition_type: &str) {
     }
 }
 
-/// Sets the times that are missing: a condition that has not changed keeps its time.
+/// Sets missing times: an unchanged condition keeps its time.
 pub(super) fn populate_times(new: &mut Value, old: &Value, now: &str) {
     let conditions = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {

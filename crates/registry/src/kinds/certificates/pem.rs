@@ -1,16 +1,16 @@
-//! PEM blocks in base64, as far as an object's validation looks into them.
+//! PEM blocks in base64, as far as validation inspects them.
 //!
-//! What is inside a block is only checked for being one ASN.1 sequence. That it is a request
-//! or a certificate, and that its signature is right, is for whoever signs it.
+//! The content of a block is only checked for being a single ASN.1 sequence. The signer verifies that it is a valid
+//! request or certificate with a valid signature.
 
-/// A block between its `BEGIN` and its `END`.
+/// A block between its `BEGIN` and `END` lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Such as `CERTIFICATE`.
+    /// The label, such as `CERTIFICATE`.
     pub(crate) label: String,
-    /// Whether lines with a colon stand before the content.
+    /// Whether the content is preceded by headers, which are lines with a colon.
     pub(crate) has_headers: bool,
-    /// What is inside.
+    /// The decoded content.
     pub(crate) content: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl Block {
     }
 }
 
-/// All blocks in bytes given as base64; other text between them does not matter.
+/// All blocks in base64-encoded bytes; other text between them is ignored.
 pub(crate) fn blocks(base64: &str) -> Vec<Block> {
     let bytes = decode_base64(base64).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -43,7 +43,7 @@ pub(crate) fn blocks(base64: &str) -> Vec<Block> {
     blocks
 }
 
-/// The next block, if it is well formed, and what follows it.
+/// The next block, if it is well formed, and the text after it.
 fn next_block(text: &str) -> Option<(Option<Block>, &str)> {
     let (_, text) = text.split_once("-----BEGIN ")?;
     let (label, after) = text.split_once("-----")?;
@@ -56,7 +56,7 @@ fn next_block(text: &str) -> Option<(Option<Block>, &str)> {
     Some((content.map(|content| Block { label: label.to_owned(), has_headers, content }), after_end))
 }
 
-/// The bytes of base64 text; line breaks do not matter.
+/// Decodes base64, ignoring line breaks.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0);
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_read_with_and_without_padding() {
+    fn base64_is_decoded_with_and_without_padding() {
         assert_eq!(decode_base64("aGVsbG8="), Some(b"hello".to_vec()));
         assert_eq!(decode_base64("aGVs\nbG8h"), Some(b"hello!".to_vec()));
         assert_eq!(decode_base64("aGVsbG8"), None);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_has_the_length_it_says() {
+    fn sequence_must_have_the_encoded_length() {
         let block =
             |content: &[u8]| Block { label: String::new(), has_headers: false, content: content.to_vec() };
         assert!(block(&[0x30, 1, 0]).is_sequence());

@@ -1,4 +1,4 @@
-//! Names of signers: a domain, a slash and a path.
+//! Signer names: a domain, a slash and a path.
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use coracle_meta::name::{
@@ -7,10 +7,10 @@ use coracle_meta::name::{
 
 use crate::kinds::rules;
 
-/// The longest name: a domain, a slash, and a path with room for a label and a subdomain.
+/// Maximum length: a domain, a slash, and a path with room for a label and a subdomain.
 const MAX_LENGTH: usize = 2 * DNS1123_SUBDOMAIN_MAX_LENGTH + DNS1123_LABEL_MAX_LENGTH + 2;
 
-/// Whether it is the name of a signer.
+/// Validates a signer name.
 pub(super) fn check(path: &Path<'_>, name: &str, errors: &mut ErrorList) {
     if !rules::required(path, name, errors) {
         return;
@@ -34,7 +34,7 @@ pub(super) fn check(path: &Path<'_>, name: &str, errors: &mut ErrorList) {
     }
 }
 
-/// Speaks only of the first label that is wrong.
+/// Reports only the first invalid label.
 fn check_labels(path: &Path<'_>, segment: &str, rule: fn(&str) -> Messages, errors: &mut ErrorList) {
     let wrong =
         segment.split('.').map(|label| (label, rule(label))).find(|(_, messages)| !messages.is_empty());

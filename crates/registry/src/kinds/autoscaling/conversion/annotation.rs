@@ -1,56 +1,55 @@
-//! The texts of annotations, with fields in upstream's order.
+//! Encoding of annotations of autoscaling/v1, with fields in kube-apiserver's order.
 
 use coracle_meta::field::json_text;
 use serde_json::{Map, Value};
 
 use crate::view;
 
-/// The fields of a behavior that version v2 and the annotation name alike, but for their case.
+/// Fields of a behavior that have the same names in v2 and in the annotation, except for case.
 const RULES: [&str; 4] = ["stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"];
 const POLICY: [&str; 3] = ["type", "value", "periodSeconds"];
 
-/// An object of these fields, each with its value's text.
+/// An object of these fields and encoded values.
 pub(super) fn object_text<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let fields: Vec<_> = fields.into_iter().map(|(name, text)| format!("\"{name}\":{text}")).collect();
     format!("{{{}}}", fields.join(","))
 }
 
-/// The fields of an object that are there, in this order.
+/// The fields that an object has, in this order.
 pub(super) fn present_fields(object: &Value, order: &[&str]) -> String {
     object_text(order.iter().filter_map(|field| Some((*field, json_text(object.get(field)?)))))
 }
 
-/// A label selector.
+/// Encodes a label selector.
 pub(super) fn selector_text(selector: &Value) -> String {
     let expressions = selector.get("matchExpressions").map(|expressions| {
-        let shown = view::items(expressions, &[]).iter();
-        let shown: Vec<_> =
-            shown.map(|expression| present_fields(expression, &["key", "operator", "values"])).collect();
-        ("matchExpressions", format!("[{}]", shown.join(",")))
+        let encoded = view::items(expressions, &[]).iter();
+        let encoded: Vec<_> =
+            encoded.map(|expression| present_fields(expression, &["key", "operator", "values"])).collect();
+        ("matchExpressions", format!("[{}]", encoded.join(",")))
     });
     let labels = selector.get("matchLabels").map(|labels| ("matchLabels", json_text(labels)));
     object_text(labels.into_iter().chain(expressions))
 }
 
-/// The conditions of a status.
+/// Encodes the conditions of a status.
 pub(super) fn conditions_text(conditions: &[Value]) -> String {
-    let shown: Vec<_> = conditions
+    let encoded: Vec<_> = conditions
         .iter()
         .map(|condition| {
             let fields = ["type", "status", "lastTransitionTime", "reason", "message"].into_iter();
             object_text(fields.filter_map(|field| match condition.get(field) {
                 Some(value) => Some((field, json_text(value))),
-                // Upstream cannot leave out a time.
+                // kube-apiserver cannot omit a time.
                 None if field == "lastTransitionTime" => Some((field, "null".to_owned())),
                 None => None,
             }))
         })
         .collect();
-    format!("[{}]", shown.join(","))
+    format!("[{}]", encoded.join(","))
 }
 
-/// A behavior. Upstream writes its internal type, whose fields have capital letters and are
-/// never left out.
+/// Encodes a behavior. kube-apiserver encodes its internal type, whose fields are capitalized and never omitted.
 pub(super) fn behavior_text(behavior: &Value) -> String {
     let directions = ["scaleUp", "scaleDown"].map(|direction| {
         let text = behavior.get(direction).map_or_else(|| "null".to_owned(), rules_text);
@@ -87,7 +86,7 @@ fn capital(name: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// A behavior from its annotation, if there is something in it.
+/// Decodes a behavior from its annotation; none if it is empty.
 pub(super) fn read_behavior(text: &Value) -> Option<Value> {
     let read_policy = |policy: &Value| renamed(policy, &POLICY);
     let read_rules = |rules: &Value| {
@@ -104,7 +103,7 @@ pub(super) fn read_behavior(text: &Value) -> Option<Value> {
     Some(behavior).filter(|behavior| behavior.as_object().is_some_and(|fields| !fields.is_empty()))
 }
 
-/// The fields of these names, whatever the case of their letters, without nulls.
+/// The fields with these names, compared without case, except for nulls.
 fn renamed(object: &Value, names: &[&str]) -> Value {
     let mut fields = Map::new();
     for (name, value) in view::fields(object, &[]).filter(|(_, value)| !value.is_null()) {

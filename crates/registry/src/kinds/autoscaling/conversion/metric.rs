@@ -1,4 +1,4 @@
-//! Metrics in the form that version v1 carries in annotations.
+//! Conversion of metrics between autoscaling/v2 and the annotations of v1.
 
 use coracle_meta::field::json_text;
 use coracle_meta::quantity::Quantity;
@@ -8,21 +8,21 @@ use super::annotation::{object_text, present_fields, selector_text};
 use crate::kinds::apps::checks::{ensure, set};
 use crate::view;
 
-/// A field of a metric in the annotation, and where it stands in version v2.
+/// A field of a metric in the annotation, and its path in v2.
 pub(super) struct Field {
     v1: &'static str,
     v2: &'static [&'static str],
     form: Form,
 }
 
-/// How a field is written.
+/// Encoding of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// As it is, if it is there.
+    /// Unchanged, omitted if absent.
     Plain,
-    /// As it is, and as zero if it is not there.
+    /// Unchanged, zero if absent.
     Quantity,
-    /// A text that is there even when empty.
+    /// A string, written even if empty.
     Text,
     /// A reference to another object.
     Reference,
@@ -30,14 +30,14 @@ enum Form {
     Selector,
 }
 
-/// The types of metrics in the order of their fields, each with its own fields.
+/// Metric types in the order of their fields, each with its own fields.
 pub(super) type Sources = [(&'static str, &'static [Field]); 5];
 
 const fn field(v1: &'static str, v2: &'static [&'static str], form: Form) -> Field {
     Field { v1, v2, form }
 }
 
-/// What a spec has.
+/// Fields of a spec.
 pub(super) const SPEC: Sources = [
     (
         "object",
@@ -85,7 +85,7 @@ pub(super) const SPEC: Sources = [
     ),
 ];
 
-/// What a status has.
+/// Fields of a status.
 pub(super) const STATUS: Sources = [
     (
         "object",
@@ -133,7 +133,7 @@ pub(super) const STATUS: Sources = [
     ),
 ];
 
-/// Metrics of version v2 as the text of an annotation.
+/// Encodes metrics of v2 for an annotation.
 pub(super) fn all_to_text(metrics: &[&Value], sources: &Sources) -> String {
     let texts: Vec<_> = metrics.iter().map(|metric| to_text(metric, sources)).collect();
     format!("[{}]", texts.join(","))
@@ -150,7 +150,7 @@ fn to_text(metric: &Value, sources: &Sources) -> String {
 }
 
 impl Field {
-    /// The text of its value in a metric of version v2, unless it is left out.
+    /// The encoded value from a metric of v2, unless it is omitted.
     fn text(&self, source: &Value) -> Option<String> {
         let value = view::at(source, self.v2);
         match self.form {
@@ -165,7 +165,7 @@ impl Field {
     }
 }
 
-/// The metrics in an annotation as version v2 has them; none if it is something else.
+/// Decodes metrics of v2 from an annotation; none if it is malformed.
 pub(super) fn all_to_v2(annotation: &Value, sources: &Sources) -> Option<Vec<Value>> {
     let metrics = annotation.as_array()?;
     metrics.iter().map(|metric| metric.is_object().then(|| to_v2(metric, sources))).collect()
@@ -202,7 +202,7 @@ fn source_to_v2(source: &Value, fields: &[Field]) -> Value {
     converted
 }
 
-/// Tells the type of a target by the fields it has.
+/// Sets the type of a target according to its fields.
 fn complete_target(source: &str, target: &mut Value) {
     let has = |field: &str| target.get(field).is_some();
     let target_type = match source {
@@ -211,7 +211,7 @@ fn complete_target(source: &str, target: &mut Value) {
         "resource" | "containerResource" if has("averageUtilization") => "Utilization",
         _ => "AverageValue",
     };
-    // The annotation cannot leave out the value of an object's metric: zero stands for none.
+    // The annotation cannot omit the value of an object metric: zero stands for none.
     if source == "object" && target_type == "AverageValue" && is_zero(target.get("value")) {
         target.as_object_mut().map(|fields| fields.remove("value"));
     }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_objects_average_needs_no_value() {
+    fn average_of_object_metric_needs_no_value() {
         let metric = json!({"type": "Object", "object": {
             "describedObject": {"kind": "Service", "name": "s"},
             "metric": {"name": "m"},

@@ -1,8 +1,7 @@
-//! Between the versions of HorizontalPodAutoscalers.
+//! Conversion between autoscaling/v1 and v2.
 //!
-//! Version v1 knows one metric, how busy the CPUs are. Whatever else version v2 has is carried
-//! in annotations, so that nothing is lost on the way there and back. Their texts are those
-//! that upstream writes, down to the order of fields.
+//! v1 has only one metric, CPU utilization. All other fields of v2 are kept in annotations, so that a round trip
+//! loses nothing. The annotations are those of kube-apiserver, including the order of fields.
 
 mod annotation;
 mod metric;
@@ -18,7 +17,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
-/// All annotations that carry something, two of which only older servers wrote.
+/// All annotations of the conversion, two of which only older servers wrote.
 const CARRIERS: [&str; 6] = [
     METRICS,
     CURRENT_METRICS,
@@ -28,7 +27,7 @@ const CARRIERS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// An object of version v2 as one of version v1.
+/// Converts an object from v2 to v1.
 pub fn v2_to_v1(object: &Value) -> Value {
     let mut v1 = object.clone();
     set(&mut v1, "apiVersion", "autoscaling/v1".into());
@@ -48,7 +47,7 @@ pub fn v2_to_v1(object: &Value) -> Value {
     v1
 }
 
-/// An object of version v1 as one of version v2.
+/// Converts an object from v1 to v2.
 pub fn v1_to_v2(object: &Value) -> Value {
     let mut v2 = object.clone();
     set(&mut v2, "apiVersion", "autoscaling/v2".into());
@@ -86,7 +85,7 @@ fn spec_to_v1(spec: &Value) -> Value {
     Value::Object(v1)
 }
 
-/// What a metric wants CPUs to be, if it is one that version v1 knows.
+/// The target utilization of a metric, if it is the one that v1 has a field for.
 fn cpu_utilization(metric: &Value) -> Option<&Value> {
     let is_cpu =
         view::text(metric, &["type"]) == "Resource" && view::text(metric, &["resource", "name"]) == "cpu";
@@ -105,7 +104,7 @@ fn status_to_v1(status: &Value) -> Value {
     if let Some(percent) = percent {
         set(&mut v1, "currentCPUUtilizationPercentage", percent.clone());
     }
-    // This version always writes both.
+    // v1 always writes both.
     for field in ["currentReplicas", "desiredReplicas"] {
         view::set_default(&mut v1, field, || 0.into());
     }
@@ -120,14 +119,14 @@ fn status_to_v2(status: &mut Value, carried: Option<Vec<Value>>, conditions: Opt
         let resource = json!({"name": "cpu", "current": {"averageUtilization": percent}});
         vec![json!({"type": "Resource", "resource": resource})]
     });
-    // This version always writes them.
+    // v1 always writes them.
     set(status, "currentMetrics", carried.or(cpu).into());
     if let Some(conditions) = conditions {
         set(status, "conditions", conditions);
     }
 }
 
-/// What version v1 has no fields for, as annotations.
+/// The annotations for fields that v1 does not have.
 fn carried(object: &Value) -> Vec<(&'static str, String)> {
     let metrics = view::items(object, &["spec", "metrics"]).iter();
     let others: Vec<_> = metrics.filter(|metric| cpu_utilization(metric).is_none()).collect();
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_on_the_way_there_and_back() {
+    fn round_trip_is_lossless() {
         let v1 = v2_to_v1(&rich());
         assert_eq!(v1["spec"]["targetCPUUtilizationPercentage"], 50);
         assert_eq!(v1["status"]["currentCPUUtilizationPercentage"], 40);
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_written_as_upstream_writes_them() {
+    fn annotations_equal_those_of_kube_apiserver() {
         let annotations = &v2_to_v1(&rich())["metadata"]["annotations"];
         let metrics = concat!(
             r#"[{"type":"Pods","pods":{"metricName":"hits","targetAverageValue":"1k","#,
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_object_measures_cpus() {
+    fn v1_object_has_a_cpu_metric() {
         let v2 = v1_to_v2(&json!({"spec": {"maxReplicas": 3}}));
         assert_eq!(v2["spec"]["metrics"], json!([cpu_metric(80)]));
         assert_eq!(v2.get("status"), None);

@@ -12,8 +12,8 @@ use super::allocation::{
     set_node_port, wanted_cluster_ips, wanted_node_ports,
 };
 use super::{init_ip_families, spec};
-use crate::allocation_metrics::{Allocation, AllocationSource};
-use crate::claim::{Claim, Pool, Unallocated};
+use crate::allocation::{Allocation, Pool, Unallocated};
+use crate::allocation_metrics::{AllocationSource, MeteredAllocation};
 use crate::kinds::networking::ip_address;
 use crate::network::AddressRange;
 use crate::view;
@@ -54,7 +54,7 @@ pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>
 }
 
 /// What a service holds.
-pub(super) fn claims(service: &Value) -> Vec<Claim> {
+pub(super) fn claims(service: &Value) -> Vec<Allocation> {
     let addresses = held_cluster_ips(service);
     let addresses = addresses.iter().map(|ip| address_claim(service, &canonical(ip)));
     // One number may serve several protocols.
@@ -73,7 +73,7 @@ fn cluster_ip(
         Unallocated::Exhausted(format!("failed to allocate a serviceIP for Service {name:?}: {FULL}"))
     };
     let ranges = pool.ranges_of(&wanted.family);
-    let of_range = |range: &AddressRange, is_requested: bool| Allocation {
+    let of_range = |range: &AddressRange, is_requested: bool| MeteredAllocation {
         source: AllocationSource::Addresses(range.to_string()),
         is_requested,
     };
@@ -118,14 +118,14 @@ fn node_port(wanted: &WantedNodePort, pool: &mut Pool<'_>) -> Result<i64, Unallo
     let ports = pool.network().node_ports();
     let Some(port) = wanted.requested else {
         let picked = pool.pick_banded(ports.len(), ports.lower_band(), |index| port_claim(ports.port(index)));
-        let allocation = Allocation { source: AllocationSource::NodePorts, is_requested: false };
+        let allocation = MeteredAllocation { source: AllocationSource::NodePorts, is_requested: false };
         match picked {
             Some(_) => pool.allocated.push(allocation),
             None => pool.failed = Some(allocation),
         }
         return picked.map(|index| ports.port(index)).ok_or_else(|| no_port_left(&wanted.place));
     };
-    let allocation = Allocation { source: AllocationSource::NodePorts, is_requested: true };
+    let allocation = MeteredAllocation { source: AllocationSource::NodePorts, is_requested: true };
     // kube-apiserver's allocator does not check the range in a dry run.
     let reason = if !pool.is_dry_run() && !ports.contains(port) {
         format!("provided port is not in the valid range. The range of valid ports is {ports}")
@@ -159,11 +159,11 @@ fn canonical(ip: &str) -> String {
     name::parse_ip_sloppy(ip).map_or_else(|| ip.to_owned(), |address| address.to_string())
 }
 
-fn address_claim(service: &Value, ip: &str) -> Claim {
+fn address_claim(service: &Value, ip: &str) -> Allocation {
     let namespace = view::text(service, &["metadata", "namespace"]);
-    Claim::object(&ip_address::IpAddress, ip, ip_address::of_service(ip, namespace, view::name(service)))
+    Allocation::object(&ip_address::IpAddress, ip, ip_address::of_service(ip, namespace, view::name(service)))
 }
 
-fn port_claim(port: i64) -> Claim {
-    Claim::note(NODE_PORTS, &port.to_string(), json!({}))
+fn port_claim(port: i64) -> Allocation {
+    Allocation::note(NODE_PORTS, &port.to_string(), json!({}))
 }

@@ -24,7 +24,7 @@ use coracle_meta::time::Time;
 use serde_json::{Value, json};
 
 use super::rules;
-use crate::claim::{Claim, Pool, Unallocated};
+use crate::allocation::{Allocation, Pool, Unallocated};
 use crate::kind::{Column, Declaration, Kind, NameRule, Scope, Subresource, Verbs, texts};
 use crate::kinds::networking::service_cidr::ServiceCidr;
 use crate::view;
@@ -108,7 +108,7 @@ impl Kind for Service {
         claims::allocate(new, old, pool)
     }
 
-    fn claims(&self, object: &Value) -> Vec<Claim> {
+    fn allocations(&self, object: &Value) -> Vec<Allocation> {
         claims::claims(object)
     }
 

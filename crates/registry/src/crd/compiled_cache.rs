@@ -1,4 +1,4 @@
-//! Definitions that were compiled, for whoever asks next.
+//! Cache of compiled CustomResourceDefinitions.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,49 +10,49 @@ use coracle_store::{Entry, Revision};
 use super::definition::{Definition, Served, fingerprint};
 use crate::error::Result;
 
-/// How many definitions are kept in one generation, of which there are two. One that was used takes a
-/// fraction of its text, so that this is some tens of megabytes if all are large and in use.
+/// Number of definitions in one generation, of which there are two. A definition in use takes a fraction of its text,
+/// so this is some tens of megabytes if all are large and in use.
 const GENERATION: usize = 512;
 
-/// How many writes of definitions are known to be one of those. They take some hundred bytes each, and
+/// Number of writes of definitions that are mapped to a cached definition. Each takes some hundred bytes, and
 /// clusters share definitions but not writes.
 const KNOWN_WRITES: usize = 8 * GENERATION;
 
-/// What is kept. What nobody asked for while a whole generation was filled is forgotten.
+/// The cache. Entries that are not used while a whole generation fills up are evicted.
 #[derive(Default)]
-pub(crate) struct Definitions {
-    kept: Mutex<Kept>,
+pub(crate) struct CompiledCache {
+    caches: Mutex<Caches>,
 }
 
 #[derive(Default)]
-struct Kept {
-    /// By the name and the revision of their write, which is of one cluster only.
+struct Caches {
+    /// By name and revision of the write, which belongs to one cluster.
     writes: Generations<(Box<[u8]>, Revision), Option<Served>>,
-    /// By what they say.
+    /// By content.
     definitions: Generations<u64, Arc<Definition>>,
 }
 
-impl Definitions {
-    /// What is served of a definition, if anything.
+impl CompiledCache {
+    /// The served kind of a stored definition, if it is established.
     pub(super) fn of(&self, entry: &Entry) -> Result<Option<Served>> {
         let write = (entry.key().into(), entry.mod_revision());
         if let Some(known) = self.lock().writes.find(&write, KNOWN_WRITES) {
             return Ok(known);
         }
         let mut served = super::read(entry)?;
-        let mut kept = self.lock();
+        let mut caches = self.lock();
         if let (Some(served), Some(hash)) = (&mut served, fingerprint(entry)) {
-            match kept.definitions.find(&hash, GENERATION).filter(|known| known.is_of(entry)) {
+            match caches.definitions.find(&hash, GENERATION).filter(|known| known.is_of(entry)) {
                 Some(known) => served.definition = known,
-                None => kept.definitions.keep(hash, served.definition.clone(), GENERATION),
+                None => caches.definitions.keep(hash, served.definition.clone(), GENERATION),
             }
         }
-        kept.writes.keep(write, served.clone(), KNOWN_WRITES);
+        caches.writes.keep(write, served.clone(), KNOWN_WRITES);
         Ok(served)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Caches> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -90,13 +90,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_stays_and_the_rest_goes() {
-        let mut kept = Generations::default();
+    fn used_entries_are_kept_and_others_are_evicted() {
+        let mut caches = Generations::default();
         for number in 0..100 {
-            kept.keep(number, number, 4);
-            assert_eq!(kept.find(&0, 4), Some(0), "used all the time");
+            caches.keep(number, number, 4);
+            assert_eq!(caches.find(&0, 4), Some(0), "used all the time");
         }
-        assert!(kept.young.len() + kept.old.len() <= 8);
-        assert_eq!(kept.find(&1, 4), None);
+        assert!(caches.young.len() + caches.old.len() <= 8);
+        assert_eq!(caches.find(&1, 4), None);
     }
 }

@@ -1,8 +1,7 @@
-//! The objects of a kind in all clusters at once, for whoever serves all of them: ten thousand clusters
-//! are then one list and one watch, and not ten thousand.
+//! Lists and watches of a kind in all clusters at once. Their number does not grow with the number of clusters.
 //!
-//! What every cluster begins with is stored for none, and is told once, as being in the cluster
-//! [`EVERYWHERE`]. What a cluster has of that itself, or has deleted, is told as its own.
+//! Bootstrap objects that no cluster has changed are not stored. They are listed once, in the pseudo cluster
+//! [`ALL_CLUSTERS`]. A cluster that has changed or deleted one of them has an item of its own.
 
 use std::sync::Arc;
 
@@ -22,51 +21,51 @@ use crate::keys;
 use crate::kind::Kind;
 use crate::kind_ref::KindRef;
 
-/// Stands for all clusters, in paths and as the place of what all of them have. No cluster has this name.
-pub const EVERYWHERE: &str = "*";
+/// Stands for all clusters in paths, and for the cluster of unchanged bootstrap objects. No cluster can have this id.
+pub const ALL_CLUSTERS: &str = "*";
 
-/// The byte after the one that ends the id of a cluster in a key: what is behind all keys of a cluster.
+/// The byte after the separator `/`, so that id and this byte sort after all keys of a cluster.
 const BEHIND_CLUSTER: char = '0';
 
-/// One page of the objects of all clusters.
+/// One page of a list of all clusters.
 #[derive(Debug)]
-pub struct EverywherePage {
-    /// What is in it.
+pub struct AllClustersPage {
+    /// The objects of the page.
     pub found: Found,
-    /// The revision all of them are read at.
+    /// The revision of the snapshot.
     pub revision: Revision,
-    /// For the next page, if there is one.
+    /// The token for the next page, if there is one.
     pub continue_token: Option<String>,
 }
 
-/// Objects of many clusters.
+/// Objects of several clusters.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The objects, and whose they are.
+    /// The objects and their clusters.
     pub objects: Vec<(Arc<str>, Entry)>,
-    /// What clusters have deleted of what all begin with, by `namespace/name` or `name`, and who did.
+    /// Bootstrap objects that clusters have deleted: the cluster, and `namespace/name` or `name`.
     pub hidden: Vec<(Arc<str>, String)>,
 }
 
-/// Where a list has come.
+/// The position of a list.
 struct Place {
-    /// The first key that was not looked at.
+    /// The first key that has not been scanned.
     key: String,
     at: At,
 }
 
 impl Registry {
-    /// One page of the objects of a kind in all clusters, of `limit` or a few more.
+    /// Lists one page of the objects of a kind in all clusters: `limit` objects or a few more.
     ///
     /// # Errors
-    /// If the revision is no longer kept, or the token is malformed.
-    pub async fn list_everywhere(
+    /// If the revision is compacted, or the token is malformed.
+    pub async fn list_all_clusters(
         &self,
         kind: &dyn Kind,
         selection: &Selection,
         limit: usize,
         continue_token: Option<&str>,
-    ) -> Result<EverywherePage> {
+    ) -> Result<AllClustersPage> {
         let clusters = self.all_clusters();
         let prefix = keys::prefix(kind.declaration(), "");
         let (mut found, mut place) = match continue_token {
@@ -106,33 +105,33 @@ impl Registry {
             At::Revision(revision) => revision,
             latest => clusters.count("", latest).await?.revision,
         };
-        Ok(EverywherePage { found, revision, continue_token })
+        Ok(AllClustersPage { found, revision, continue_token })
     }
 
     /// Watches the objects of a kind in all clusters.
     ///
     /// # Errors
-    /// If the revision is no longer kept.
-    pub async fn watch_everywhere(&self, kind: KindRef, options: WatchOptions) -> Result<ObjectWatch> {
+    /// If the revision is compacted.
+    pub async fn watch_all_clusters(&self, kind: KindRef, options: WatchOptions) -> Result<ObjectWatch> {
         let prefix = keys::prefix(kind.declaration(), "");
         let from = options.after.next();
-        if let Some(base) = self.base_of(EVERYWHERE)
+        if let Some(base) = self.base_of(ALL_CLUSTERS)
             && from <= base.revision()
             && !base.keys(prefix.as_bytes()).is_empty()
         {
-            // Whoever has not seen what all clusters begin with would never hear of it.
+            // A watch that starts before the bootstrap would never deliver the bootstrap objects.
             return Err(Error::Expired { requested: options.after, oldest: base.revision() });
         }
         let watch = self.all_clusters().watch(WatchRequest::in_any_scope(prefix).from(from)).await?;
         let bases = Bases { shared: self.shared_base(), directory: Arc::clone(self.directory()) };
-        Ok(ObjectWatch::everywhere(watch, kind, options.selection, bases))
+        Ok(ObjectWatch::all_clusters(watch, kind, options.selection, bases))
     }
 
-    /// What all clusters begin with.
+    /// The bootstrap objects of all clusters.
     fn beginnings(&self, kind: &dyn Kind, selection: &Selection, prefix: &str) -> Result<Found> {
         let mut found = Found::default();
-        if let Some(base) = self.base_of(EVERYWHERE) {
-            let id: Arc<str> = EVERYWHERE.into();
+        if let Some(base) = self.base_of(ALL_CLUSTERS) {
+            let id: Arc<str> = ALL_CLUSTERS.into();
             for entry in base.keys(prefix.as_bytes()).iter().filter_map(|key| base.get(key)) {
                 found.take(kind, selection, &id, entry)?;
             }
@@ -158,7 +157,7 @@ impl Found {
     }
 }
 
-/// The cluster of the first key that was not looked at, and from then on one state of all.
+/// The cluster of the next key. After the first call all reads are at one revision.
 async fn next_cluster(clusters: &Store, place: &mut Place) -> Result<Option<Arc<str>>> {
     let start = Some(place.key.clone().into_bytes());
     let range =
@@ -169,24 +168,24 @@ async fn next_cluster(clusters: &Store, place: &mut Place) -> Result<Option<Arc<
     Ok(key.split_once('/').map(|(id, _)| id.into()))
 }
 
-/// The bases of all clusters, to tell what a change of a stored key means in its cluster.
+/// The bootstrap objects of all clusters, for translating events of stored keys into events of their clusters.
 pub(super) struct Bases {
     shared: Option<Arc<Shared>>,
     directory: Arc<Directory>,
 }
 
-/// A change in one cluster.
+/// An event in one cluster.
 pub(super) struct Localized {
-    /// None for progress, which is of all clusters.
+    /// None for progress events, which concern all clusters.
     pub(super) cluster: Option<Arc<str>>,
     pub(super) event: WatchEvent,
-    /// The cluster has nothing of its own any more where all clusters have a base object. That is so only when it is
-    /// deleted: otherwise a deleted base object leaves a whiteout.
+    /// The cluster has lost its own version of a bootstrap object. That happens only when the cluster is deleted: a
+    /// deletion of the object leaves a whiteout.
     pub(super) cluster_deleted: bool,
 }
 
 impl Bases {
-    /// A change as it is in its own cluster; none if it means nothing there.
+    /// Translates an event for its cluster; none if it is invisible there.
     pub(super) fn localize(&self, event: WatchEvent) -> Option<Localized> {
         let Some(key) = event.key() else {
             return Some(Localized { cluster: None, event, cluster_deleted: false });

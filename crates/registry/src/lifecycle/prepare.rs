@@ -1,23 +1,23 @@
-//! Objects in the form in which they would be stored, without being.
+//! Prepares objects in the stored form without a write.
 
 use coracle_meta::field::ErrorList;
 use serde_json::{Value, json};
 
 use super::Write;
 use super::ownership::Ownership;
-use crate::claim::Taken;
+use crate::allocation::AllocatedSet;
 use crate::cluster::Cluster;
 use crate::error::Result;
 
 impl Cluster {
-    /// What creating this object would store, if nobody else had a say.
+    /// The object that a create request would store, without admission.
     pub(crate) fn prepared(&self, write: &Write<'_>, object: Value) -> Result<Value> {
         let object = self.complete_new(write, object)?;
         let object = Ownership::of(write).track(None, object, self.now());
-        self.check_new(write, object, &Taken::default(), ErrorList::new())
+        self.check_new(write, object, &AllocatedSet::default(), ErrorList::new())
     }
 
-    /// What applying these fields to an object would store.
+    /// The object that server-side apply of these fields would store.
     pub(crate) fn with_applied(&self, write: &Write<'_>, object: Value, fields: &Value) -> Result<Value> {
         let mut config = fields.clone();
         config["apiVersion"] = write.api_version.into();

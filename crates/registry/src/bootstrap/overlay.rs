@@ -1,38 +1,38 @@
-//! How the shared objects look in one cluster.
+//! The view of the shared bootstrap objects in one cluster.
 
 use std::sync::Arc;
 
 use coracle_store::{Base, Entry, EntryParts, Revision};
 
-use super::made::{Made, Since};
+use super::shared_objects::{SharedObjects, Since};
 use crate::cluster::uid;
 use crate::encode::Encoded;
 
-/// What all clusters share.
+/// Data that all clusters share.
 pub(crate) struct Shared {
-    pub(super) made: Arc<Made>,
+    pub(super) shared_objects: Arc<SharedObjects>,
     pub(super) revision: Revision,
     pub(super) seed: String,
     pub(super) since: Since,
 }
 
-/// What lies beneath the objects of one cluster.
+/// The bootstrap objects beneath the objects of one cluster.
 pub(crate) struct ClusterBase {
     shared: Arc<Shared>,
-    /// Distinguishes the cluster from all others, those that had the same id before included.
+    /// Distinguishes the cluster from all others, including former ones with the same id.
     cluster: String,
 }
 
 impl ClusterBase {
-    /// The uid is that of the cluster; empty for the default and for adopted clusters.
+    /// `uid` is that of the cluster; empty for the default cluster and for adopted ones.
     pub(crate) fn new(shared: Arc<Shared>, id: &str, uid: &str) -> Self {
         let cluster = if uid.is_empty() { id.to_owned() } else { format!("{id}/{uid}") };
         Self { shared, cluster }
     }
 
     pub(super) fn encoded(&self, key: &[u8]) -> Option<Encoded> {
-        let Shared { made, seed, since, .. } = &*self.shared;
-        let template = made.objects().get(key)?;
+        let Shared { shared_objects, seed, since, .. } = &*self.shared;
+        let template = shared_objects.objects().get(key)?;
         let identity = fingerprint([seed.as_bytes(), self.cluster.as_bytes(), key]);
         Some(template.filled(&uid((identity >> 64) as u64, identity as u64), since))
     }
@@ -57,17 +57,17 @@ impl Base for ClusterBase {
     }
 
     fn contains(&self, key: &[u8]) -> bool {
-        self.shared.made.objects().get(key).is_some()
+        self.shared.shared_objects.objects().get(key).is_some()
     }
 
     fn keys(&self, prefix: &[u8]) -> Vec<Vec<u8>> {
-        let from = self.shared.made.objects().keys(prefix.to_vec()..);
+        let from = self.shared.shared_objects.objects().keys(prefix.to_vec()..);
         from.take_while(|key| key.starts_with(prefix)).map(<[u8]>::to_vec).collect()
     }
 }
 
-/// FNV-1a with 128 bits, and a last stir so that all bits depend on all bytes. It must never
-/// change: identities come from it.
+/// FNV-1a with 128 bits and a finalizer, so that all bits depend on all bytes. Must never change, because UIDs are
+/// derived from it.
 pub(super) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u128 {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

@@ -1,8 +1,7 @@
-//! What is made of objects that every other write looks at, kept for the next one.
+//! Cache of parsed objects, and of values derived from them, for objects that many writes read.
 //!
-//! Admission asks for the namespace, the quotas, the policies… of each write, and they rarely
-//! change. What was made of an object is found by the bytes of the object, so nothing can be out of
-//! date, and clusters with the same object share it.
+//! Admission reads the namespace, quotas, policies… for each write, and they rarely change. The cache is keyed by the
+//! bytes of the object, so an entry is never stale, and clusters with the same object share it.
 
 use std::collections::HashMap;
 use std::mem;
@@ -19,17 +18,16 @@ use crate::kind::Kind;
 use crate::lifecycle::{read, tree};
 use crate::scan;
 
-/// The bytes of objects of which something is kept, in one generation of trees. A tree takes about
-/// ten times as much memory, and there are two generations.
+/// Size of one generation of parsed objects, in bytes of JSON. A parsed tree takes about ten times as much memory,
+/// and there are two generations.
 const TREES_BYTES: usize = 128 << 10;
 
-/// Objects of more than this part of a generation are made anew each time: they would drive out all
-/// others.
+/// Objects larger than this fraction of a generation are not cached: they would evict all others.
 const LARGEST_PART: usize = 8;
 
-/// What was made of objects, by their bytes. What nobody asked for while a whole generation was
-/// filled is forgotten.
-pub struct Derived<T> {
+/// A cache of values derived from objects, by the objects' bytes. Entries that are not used while a whole generation
+/// fills up are evicted.
+pub struct ParseCache<T> {
     generation_bytes: usize,
     generations: Mutex<Generations<T>>,
 }
@@ -40,8 +38,8 @@ struct Generations<T> {
     old: HashMap<u32, (Entry, Arc<T>)>,
 }
 
-impl<T> Derived<T> {
-    /// Nothing yet. What is made of objects of twice so many bytes of JSON may be kept.
+impl<T> ParseCache<T> {
+    /// An empty cache for objects of up to twice so many bytes of JSON.
     pub fn new(generation_bytes: usize) -> Self {
         let generations = Generations { young: HashMap::new(), young_bytes: 0, old: HashMap::new() };
         Self { generation_bytes, generations: Mutex::new(generations) }
@@ -56,9 +54,9 @@ impl<T> Derived<T> {
         if let Some(known) = self.lock().find(hash, &bytes, self.generation_bytes) {
             return Ok(known);
         }
-        let made = Arc::new(make(entry)?);
-        self.lock().keep(hash, entry.clone(), made.clone(), self.generation_bytes);
-        Ok(made)
+        let value = Arc::new(make(entry)?);
+        self.lock().keep(hash, entry.clone(), value.clone(), self.generation_bytes);
+        Ok(value)
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations<T>> {
@@ -68,39 +66,39 @@ impl<T> Derived<T> {
 
 impl<T> Generations<T> {
     fn find(&mut self, hash: u32, bytes: &[u8], limit: usize) -> Option<Arc<T>> {
-        if let Some((entry, made)) = self.young.get(&hash) {
-            return (*entry.value_bytes() == *bytes).then(|| made.clone());
+        if let Some((entry, value)) = self.young.get(&hash) {
+            return (*entry.value_bytes() == *bytes).then(|| value.clone());
         }
-        let (entry, made) = self.old.get(&hash).filter(|(entry, _)| *entry.value_bytes() == *bytes)?.clone();
-        self.keep(hash, entry, made.clone(), limit);
-        Some(made)
+        let (entry, value) = self.old.get(&hash).filter(|(entry, _)| *entry.value_bytes() == *bytes)?.clone();
+        self.keep(hash, entry, value.clone(), limit);
+        Some(value)
     }
 
-    fn keep(&mut self, hash: u32, entry: Entry, made: Arc<T>, limit: usize) {
+    fn keep(&mut self, hash: u32, entry: Entry, value: Arc<T>, limit: usize) {
         let size = entry.value_len();
         if self.young_bytes + size > limit {
             self.old = mem::take(&mut self.young);
             self.young_bytes = 0;
         }
         self.young_bytes += size;
-        if let Some((replaced, _)) = self.young.insert(hash, (entry, made)) {
+        if let Some((replaced, _)) = self.young.insert(hash, (entry, value)) {
             self.young_bytes -= replaced.value_len();
         }
     }
 }
 
-impl Derived<Value> {
-    /// The trees of objects.
+impl ParseCache<Value> {
+    /// A cache of parsed objects.
     pub(crate) fn trees() -> Self {
         Self::new(TREES_BYTES)
     }
 }
 
-/// Reads for checks. As kube-apiserver's admission plugins and authenticators do with their informers, these read the
-/// state in memory ([`At::Cached`]): it has every write that this server has acknowledged, and may lack the latest of
-/// other servers on the same etcd. An object that is not there is looked up in the store itself.
+/// Reads for checks. Like the informers of kube-apiserver's admission plugins and authenticators, they read the state
+/// in memory ([`At::Cached`]): it contains every write that this server has acknowledged, but may lack the latest
+/// writes of other servers on the same etcd. A missing object is looked up in the store itself.
 impl Cluster {
-    /// The entry of a key, for a check.
+    /// The entry of a key.
     pub(crate) async fn cached_entry(&self, key: &str) -> Result<Option<Entry>> {
         match self.store.get_at(key, At::Cached).await?.entry {
             Some(entry) => Ok(Some(entry)),
@@ -108,14 +106,14 @@ impl Cluster {
         }
     }
 
-    /// The entries of all objects of a kind, in one namespace or in all, for a check.
+    /// The entries of all objects of a kind, in one namespace or in all.
     async fn cached_entries(&self, kind: &dyn Kind, namespace: &str) -> Result<Vec<Entry>> {
         let prefix = keys::prefix(kind.declaration(), namespace);
         let request = RangeRequest { at: At::Cached, ..RangeRequest::prefix(prefix) };
         Ok(self.store.range(request).await?.entries)
     }
 
-    /// An object as a tree that others look at too, if there is one.
+    /// The parsed object, shared with other readers; none if it does not exist.
     ///
     /// # Errors
     /// If the store fails.
@@ -127,8 +125,8 @@ impl Cluster {
         }
     }
 
-    /// The labels of an object, without a tree of it, if there is one. For kinds of which there are too many to
-    /// keep their trees.
+    /// The labels of an object, without parsing the rest; none if it does not exist. For kinds with too many objects
+    /// to cache parsed ones.
     ///
     /// # Errors
     /// If the store fails.
@@ -145,14 +143,13 @@ impl Cluster {
             let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
             return Ok(Some(labels.into_iter().map(owned).collect()));
         }
-        // They are written in a way that only reading the whole understands.
+        // The labels contain escapes, which only the full parser supports.
         let object = self.seen(kind, &entry)?;
         let labels = Meta::of(&object).labels().into_iter().flatten();
         Ok(Some(labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()))
     }
 
-    /// All objects of a kind, in one namespace or in all, in the order of their names, as trees that
-    /// others look at too.
+    /// All objects of a kind in one namespace or in all, parsed, shared with other readers, and sorted by name.
     ///
     /// # Errors
     /// If the store fails.
@@ -169,15 +166,15 @@ impl Cluster {
         }
     }
 
-    /// What is made of each object of a kind, in the order of their names; made only of those of
-    /// which it is not known yet.
+    /// Values that `make` derives from all objects of a kind, sorted by name. `make` is called only for objects that
+    /// are not in the cache.
     ///
     /// # Errors
     /// If the store fails.
     pub async fn derive_all<T>(
         &self,
         kind: &dyn Kind,
-        known: &Derived<T>,
+        known: &ParseCache<T>,
         make: impl Fn(&Value) -> T,
     ) -> Result<Vec<Arc<T>>> {
         let entries = self.cached_entries(kind, "").await?;
@@ -204,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn the_same_bytes_are_one_tree_and_others_another() {
-        let trees = Derived::trees();
+    fn objects_with_equal_bytes_share_a_tree() {
+        let trees = ParseCache::trees();
         let first = trees.get(&entry("{\"a\":1}"), tree).unwrap();
         assert!(Arc::ptr_eq(&first, &trees.get(&entry("{\"a\":1}"), tree).unwrap()));
         assert_eq!(trees.get(&entry("{\"a\":2}"), tree).unwrap()["a"], 2);
@@ -213,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_stays_and_the_rest_is_bounded() {
-        let trees = Derived::trees();
+    fn used_entries_are_kept_and_the_cache_is_bounded() {
+        let trees = ParseCache::trees();
         let favourite = trees.get(&entry("{}"), tree).unwrap();
         let padding = "x".repeat(TREES_BYTES / LARGEST_PART / 2);
         for number in 0..200 {
@@ -227,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn large_objects_are_not_kept() {
-        let trees = Derived::trees();
+    fn large_objects_are_not_cached() {
+        let trees = ParseCache::trees();
         let large = entry(&format!("{{\"a\":\"{}\"}}", "x".repeat(TREES_BYTES / LARGEST_PART)));
         let first = trees.get(&large, tree).unwrap();
         assert!(!Arc::ptr_eq(&first, &trees.get(&large, tree).unwrap()));

@@ -1,4 +1,4 @@
-//! What is done at a start about objects of the beginning that people have deleted or changed.
+//! Reconciliation of bootstrap objects that users have deleted or changed, at the start of the server.
 
 use coracle_meta::gvk::split_api_version;
 use coracle_store::{Base, Error as StoreError, Expect, Put};
@@ -15,16 +15,16 @@ use crate::lifecycle::{Change, DeleteOptions, Write, tree};
 use crate::view;
 
 impl Cluster {
-    /// Brings back what was deleted of most of what every cluster has, and adds to roles and bindings what was taken
-    /// from them, as upstream does when it starts.
+    /// Restores most bootstrap objects that were deleted, and restores rules and subjects that were removed from
+    /// roles and bindings, as kube-apiserver does when it starts.
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn mend(&self) -> Result<()> {
+    pub async fn reconcile(&self) -> Result<()> {
         let Some(base) = self.base() else { return Ok(()) };
         for key in base.keys(b"") {
             let found = self.store.get(&key).await?.entry;
-            // What nobody has written is as old as the base, and right.
+            // An object that was never written is up to date.
             if found.as_ref().is_some_and(|entry| entry.mod_revision() == base.revision()) {
                 continue;
             }
@@ -41,13 +41,13 @@ impl Cluster {
     async fn bring_back(&self, key: Vec<u8>, expected: Encoded) -> Result<()> {
         let put = Put::new(key, expected.bytes).stamp_at(expected.stamp).expect(Expect::Absent);
         match self.store.put(put).await {
-            // Another server mends too.
+            // Another server may reconcile concurrently.
             Ok(_) | Err(StoreError::Conflict(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Adds to a role or a binding that somebody has changed what is missing.
+    /// Restores the missing rules or subjects of a changed role or binding.
     async fn complement(&self, key: Vec<u8>, existing: &Value, encoded: Encoded) -> Result<()> {
         let expected: Value = serde_json::from_slice(&encoded.bytes).unwrap_or_default();
         let Some(kind) = rbac::kind_of(&expected) else { return Ok(()) };
@@ -65,7 +65,7 @@ impl Cluster {
             sent: None,
         };
         let name = view::name(&expected);
-        // A policy of the cluster must not keep it from starting.
+        // Admission policies of the cluster must not prevent its start.
         let cluster = self.without_admission();
         let done = match reconciled(existing, &expected) {
             Reconciled::Keep => return Ok(()),
@@ -79,7 +79,7 @@ impl Cluster {
             }
         };
         match done {
-            // Somebody was faster, and will have another start.
+            // Another server deleted it first, and will reconcile it.
             Err(Error::NotFound(_)) => Ok(()),
             done => done,
         }
@@ -91,7 +91,7 @@ fn is_to_stay_deleted(expected: &Encoded) -> bool {
     storage::stays_deleted(view::text(&object, &["kind"]))
 }
 
-/// What an object becomes, which may have changed since it was looked at.
+/// Reconciles the latest state of the object, which may have changed since it was read.
 fn complemented(existing: Value, expected: &Value) -> Value {
     match reconciled(&existing, expected) {
         Reconciled::Change(new) => new,
