@@ -1,6 +1,6 @@
-//! ComponentStatus: whether a part of the control plane is healthy.
+//! ComponentStatus: health of a control plane component.
 //!
-//! Nothing is stored: whoever serves it asks the components.
+//! Nothing is stored: the API server that serves this kind collects the health of the components on each read.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kind::{Column, Declaration, Kind, Scope, Verbs, texts};
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of ComponentStatus.
 pub struct ComponentStatus;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

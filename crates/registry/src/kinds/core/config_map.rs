@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::view;
 
-/// The most bytes of all values together, as upstream has it.
+/// Maximum size of all values together in bytes, as in kube-apiserver.
 const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
-/// The kind.
+/// `Kind` implementation of ConfigMap.
 pub struct ConfigMap;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -43,7 +43,7 @@ impl Kind for ConfigMap {
         }
         for (key, value) in view::fields(object, &["binaryData"]) {
             check_key(key, &Path::root("binaryData"), errors);
-            // Base64 in JSON: three bytes in four characters.
+            // Base64 in JSON: four characters encode three bytes.
             total += value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4);
         }
         if total > MAX_TOTAL_BYTES {

@@ -1,4 +1,4 @@
-//! Endpoints: the older and coarser of the two lists of who answers for a service.
+//! Endpoints: backends of a service, in the older and coarser of two APIs; the other is EndpointSlice.
 
 use std::sync::LazyLock;
 
@@ -11,10 +11,10 @@ use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::kinds::ratchet;
 use crate::view;
 
-/// Who keeps an object up to date.
+/// Label that names the component that maintains an object.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 
-/// The kind.
+/// `Kind` implementation of Endpoints.
 pub struct Endpoints;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -141,7 +141,7 @@ fn check_port(port: &Value, needs_name: bool, path: &Path<'_>, errors: &mut Erro
     }
 }
 
-/// The first addresses, each with each port, that are ready.
+/// Table cell with the first ready addresses, each with each port.
 fn shown(object: &Value) -> String {
     const MAX: usize = 3;
     let subsets = view::items(object, &["subsets"]);

@@ -1,4 +1,4 @@
-//! LimitRange: bounds and defaults for what one object of a namespace may ask for.
+//! LimitRange: bounds and defaults for the resources of single objects of a namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::view;
 
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
-/// The kind.
+/// `Kind` implementation of LimitRange.
 pub struct LimitRange;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -72,7 +72,7 @@ impl Kind for LimitRange {
     }
 }
 
-/// Takes over amounts of one list that another does not have.
+/// Copies amounts into one list that it lacks and another list has.
 fn fill(limit: &mut Value, list: &str, from: &str) {
     let Some(Value::Object(source)) = limit.get(from).cloned() else { return };
     view::set_default(limit, list, || Value::Object(Map::new()));
@@ -130,7 +130,7 @@ fn check_limit(limit: &Value, limit_type: &str, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// All that is said about one resource.
+/// Amounts of one resource in all lists.
 #[derive(Default)]
 struct Amounts {
     max: Option<Quantity>,
@@ -152,8 +152,8 @@ impl Amounts {
         *field = Some(amount);
     }
 
-    /// Checks that min ≤ default request ≤ default ≤ max. The value that a message shows is
-    /// not always the one of the field that it names; clients know it so.
+    /// Checks that min ≤ default request ≤ default ≤ max. As in kube-apiserver, the value in a message is not always
+    /// that of the field that it names.
     fn check_order(&self, name: &str, path: &Path<'_>, errors: &mut ErrorList) {
         let mut ascending = |low: (&Option<Quantity>, &str),
                              high: (&Option<Quantity>, &str),
@@ -205,7 +205,7 @@ impl Amounts {
     }
 }
 
-/// As a floating point number, exact to thousandths where these fit into 64 bits.
+/// The amount as a floating point number, exact to thousandths where these fit into 64 bits.
 fn float(amount: &Quantity) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a ratio need not be exact")]
     if amount.value() < i64::MAX / 1000 {

@@ -1,6 +1,6 @@
 //! Namespace: a scope for names.
 //!
-//! Its deletion is a process: the finalizers of its `spec` name who still has to clean up.
+//! Its deletion is a process: the finalizers of its `spec` name the components that still have to clean up.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,16 +15,16 @@ use super::rules;
 use crate::kind::{Column, Declaration, DeletionRule, Kind, NameRule, Scope, Subresource, Verbs, texts};
 use crate::view;
 
-/// The finalizer by which the contents are deleted first.
+/// Finalizer that delays the removal of a namespace until its contents are deleted.
 const FINALIZER: &str = "kubernetes";
 
-/// Finalizers that need no prefix.
+/// Finalizers that need no domain prefix.
 const STANDARD_FINALIZERS: &[&str] = &[FINALIZER, "orphan", "foregroundDeletion"];
 
-/// The label that repeats the name, so that selectors can select it.
+/// Label that repeats the name, so that label selectors can match it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// The kind.
+/// `Kind` implementation of Namespace.
 pub struct Namespace;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -61,7 +61,7 @@ impl Kind for Namespace {
     }
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
-        // The name may have been generated meanwhile.
+        // The name may have been generated since defaults were set.
         label_with_name(object);
         object["status"] = json!({"phase": "Active"});
         let finalizers = &mut object["spec"]["finalizers"];
@@ -109,7 +109,7 @@ impl Kind for Namespace {
     }
 
     fn prepare_for_part_update(&self, _part: &str, new: &mut Value, old: &Value, _now: Time) {
-        // The only other part is `finalize`: it changes the finalizers, and metadata.
+        // The only other subresource is `finalize`. It changes the finalizers and metadata.
         if let (Value::Object(new), Value::Object(old)) = (new, old) {
             new.remove("status");
             new.extend(old.get("status").map(|status| ("status".to_owned(), status.clone())));
@@ -125,7 +125,7 @@ impl Kind for Namespace {
 
     fn begin_deletion(&self, object: &mut Value) {
         object["status"]["phase"] = "Terminating".into();
-        // It has no say in how long it takes.
+        // Namespaces have no grace period.
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             metadata.remove("deletionGracePeriodSeconds");
         }
@@ -179,7 +179,7 @@ fn samples() -> crate::samples::Samples {
         ],
         updates: vec![
             json!({"metadata": {"labels": {"team": "blue"}}}),
-            // Dropped, as only the subresource may change them.
+            // Ignored: only the subresource `finalize` changes finalizers.
             json!({"spec": {"finalizers": ["own"]}}),
         ],
         invalid_updates: Vec::new(),

@@ -12,7 +12,7 @@ use super::{resource_list, rules, taint};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, Verbs, texts};
 use crate::{internal_types, view};
 
-/// The kind.
+/// `Kind` implementation of Node.
 pub struct Node;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -142,7 +142,7 @@ impl Kind for Node {
     }
 }
 
-/// `podCIDR` is an older name of the first of `podCIDRs`, and wins where they differ.
+/// Makes `podCIDR`, the older field, equal to the first of `podCIDRs`. Where they differ, `podCIDR` wins.
 fn unite_pod_cidrs(object: &mut Value) {
     let first = view::items(object, &["spec", "podCIDRs"]).first().and_then(Value::as_str).map(str::to_owned);
     let single = view::text(object, &["spec", "podCIDR"]).to_owned();
@@ -160,8 +160,8 @@ fn drop_config(object: &mut Value, part: &str, field: &str) {
     }
 }
 
-/// The checks of an update of the node or of its status. kube-apiserver repeats checks of the whole node here,
-/// and reports their errors twice for an update of the node.
+/// Validates an update of the node or of its status. kube-apiserver repeats checks of the whole node here, and
+/// reports their errors twice for an update of the node.
 fn check_update(new: &Value, old: &Value, errors: &mut ErrorList) {
     check_resources(new, errors);
     check_declared_features(new, errors);
@@ -173,7 +173,7 @@ fn check_update(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// The addresses of pods and the provider's id, once set, do not change.
+/// Checks that pod CIDRs and provider ID do not change once they are set.
 fn check_identity_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
     let may_not = |what: &str| format!("node updates may not change {what} except from \"\" to valid");
     let [new_cidrs, old_cidrs] = [new, old].map(|node| view::items(node, &["spec", "podCIDRs"]));
@@ -192,7 +192,7 @@ fn check_identity_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// kube-apiserver names `metadata.taints` instead of `spec.taints`.
+/// Validates the taints. Like kube-apiserver, errors name `metadata.taints` instead of `spec.taints`.
 fn check_taints(node: &Value, errors: &mut ErrorList) {
     taint::validate(view::items(node, &["spec", "taints"]), &Path::root("metadata.taints"), errors);
 }
@@ -269,7 +269,7 @@ fn check_pod_cidrs(object: &Value, errors: &mut ErrorList) {
         .iter()
         .map(|block| name::parse_cidr_sloppy(block).map(|parsed| parsed.address.is_ipv4()))
         .collect();
-    // kube-apiserver reports a malformed block again as a failure of its own check.
+    // kube-apiserver reports a malformed block again as an internal error of its dual-stack check.
     if let Some(index) = families.iter().position(Option::is_none) {
         let message = format!(
             "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {})",

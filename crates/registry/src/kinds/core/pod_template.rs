@@ -1,4 +1,4 @@
-//! PodTemplate: a template of pods, by itself.
+//! PodTemplate: a pod template that is an object of its own.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use super::pod_spec::{self, defaults::within};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope};
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of PodTemplate.
 pub struct PodTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

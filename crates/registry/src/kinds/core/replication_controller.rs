@@ -1,4 +1,4 @@
-//! ReplicationController: keeps a number of pods alive; ReplicaSet came after it.
+//! ReplicationController: keeps a number of pods running; the predecessor of ReplicaSet.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subres
 use crate::scale::{ScalePaths, ScaleSelector};
 use crate::{internal_types, view};
 
-/// The kind.
+/// `Kind` implementation of ReplicationController.
 pub struct ReplicationController;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -71,7 +71,7 @@ impl Kind for ReplicationController {
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         if let Value::Object(fields) = object {
-            // The number is always shown, even when there is none yet.
+            // The number is always present, even if there are no pods yet.
             fields.insert("status".to_owned(), json!({"replicas": 0}));
         }
         drop_disabled_fields(object);
@@ -110,7 +110,7 @@ impl Kind for ReplicationController {
             warnings.push(format!("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{messages}]"));
         }
         let is_changed = old.is_none_or(|old| old.get("spec") != new.get("spec"));
-        // Upstream takes the old template for the new one.
+        // kube-apiserver warns about the old template instead of the new one.
         let told = old.unwrap_or(new);
         if let Some(template) = view::at(told, &["spec", "template"]).filter(|_| is_changed) {
             warnings.extend(pod_spec::template_warnings(template, &Path::root("spec.template")));

@@ -1,4 +1,4 @@
-//! ResourceQuota: how much a namespace may use.
+//! ResourceQuota: limits of the total resources of a namespace.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -11,15 +11,15 @@ use super::{resource_list, rules};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, texts};
 use crate::{internal_types, view};
 
-/// Scopes that select pods by what they are, so only their existence can be asked for.
+/// Scopes that select pods by a property; they support only the operator `Exists`.
 const EXISTS_ONLY: &[&str] =
     &["BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"];
 
-/// Resources of pods that scopes can narrow down.
+/// Resources of pods to which scopes can apply.
 const POD_RESOURCES: &[&str] =
     &["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
 
-/// The kind.
+/// `Kind` implementation of ResourceQuota.
 pub struct ResourceQuota;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -115,7 +115,7 @@ fn is_standard_scope(scope: &str) -> bool {
     EXISTS_ONLY.contains(&scope) || ["PriorityClass", "VolumeAttributesClass"].contains(&scope)
 }
 
-/// Whether a scope says anything about a resource.
+/// Returns true if a scope applies to a resource.
 fn applies(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
@@ -125,7 +125,7 @@ fn applies(scope: &str, resource: &str) -> bool {
     }
 }
 
-/// How many of the limited resources a scope says nothing about.
+/// Number of limited resources to which a scope does not apply.
 fn unsupported(object: &Value, scope: &str) -> usize {
     view::fields(object, &["spec", "hard"])
         .filter(|(name, _)| resource_list::is_standard_for_quota(name) && !applies(scope, name))

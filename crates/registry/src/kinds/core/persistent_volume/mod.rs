@@ -20,11 +20,11 @@ use crate::{internal_types, view};
 
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
-/// Sources that cannot be mounted with options of an annotation.
+/// Volume sources that do not support the mount options annotation.
 const WITHOUT_MOUNT_OPTIONS: &[&str] =
     &["hostPath", "flocker", "fc", "flexVolume", "portworxVolume", "scaleIO", "local", "storageos", "csi"];
 
-/// Sources that do nothing any more, and since when.
+/// Volume sources that no longer work, with the versions for the warning.
 const GONE: &[(&str, &str)] = &[
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
@@ -34,7 +34,7 @@ const GONE: &[(&str, &str)] = &[
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// Labels of nodes that got other names, by which a selector may follow.
+/// Deprecated node labels and their replacements; node affinity may be updated from the former to the latter.
 const RENAMED_LABELS: &[(&str, &str)] = &[
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
@@ -43,7 +43,7 @@ const RENAMED_LABELS: &[(&str, &str)] = &[
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// The kind.
+/// `Kind` implementation of PersistentVolume.
 pub struct PersistentVolume;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -102,7 +102,7 @@ impl Kind for PersistentVolume {
         let phase = |object: &Value| view::text(object, &["status", "phase"]).to_owned();
         let time = |object: &Value| view::at(object, &["status", field]).cloned();
         if phase(new) != phase(old) {
-            // Whoever changes the phase may say when that was.
+            // A client that changes the phase may also set the time of the change.
             if time(new).is_none() || time(new) == time(old) {
                 new["status"][field] = now.to_string().into();
             }
@@ -173,7 +173,7 @@ impl Kind for PersistentVolume {
     }
 }
 
-/// Fills in the capacity and the source of a volume's spec, which may be inline in another object.
+/// Sets defaults of the capacity and the source of a volume's spec, which may be inline in another object.
 pub(crate) fn set_source_defaults(spec: &mut Value) {
     resource_list::set_defaults(spec.get_mut("capacity"));
     source::set_defaults(spec);
@@ -226,7 +226,7 @@ fn check_node_affinity(affinity: &Value, path: &Path<'_>, errors: &mut ErrorList
     }
 }
 
-/// Whether a path is that of the root, however it is written.
+/// Returns true if a path denotes the root directory, in any spelling.
 fn is_root(path: &str) -> bool {
     path.starts_with('/') && path.split('/').all(|part| ["", ".", ".."].contains(&part))
 }
@@ -255,7 +255,7 @@ fn check_mount_options(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Node affinity can be set once, and later only follow labels that got another name.
+/// Rejects changes of node affinity that is already set, except for replacing deprecated labels.
 fn check_affinity_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut ErrorList) {
     let Some(old) = old else { return };
     let mut renamed = old.clone();

@@ -1,10 +1,10 @@
-//! Which secrets a node needs to mount a volume.
+//! Secrets that a node needs to mount a persistent volume.
 
 use serde_json::Value;
 
 use crate::view;
 
-/// Where sources name a secret that the node reads, with or without a namespace.
+/// Fields of volume sources that name a secret that the node reads, with or without a namespace.
 const SECRETS: &[[&str; 2]] = &[
     ["cephfs", "secretRef"],
     ["cinder", "secretRef"],
@@ -18,11 +18,11 @@ const SECRETS: &[[&str; 2]] = &[
     ["csi", "nodeExpandSecretRef"],
 ];
 
-/// Sources that always say in which namespace the secret is. Of the others those that say nothing mean
-/// that of the claim.
+/// Sources whose secret references always have a namespace. In all others an absent namespace means that of the
+/// claim.
 const ALWAYS_QUALIFIED: [&str; 3] = ["cinder", "storageos", "csi"];
 
-/// The namespaces and names of the secrets that the node of a volume reads.
+/// Returns namespace and name of each secret that a node reads to mount a volume.
 pub fn node_secrets(volume: &Value) -> impl Iterator<Item = (&str, &str)> {
     let spec = volume.get("spec").unwrap_or(&Value::Null);
     let claim_namespace = view::text(spec, &["claimRef", "namespace"]);

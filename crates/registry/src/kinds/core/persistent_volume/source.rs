@@ -1,6 +1,6 @@
-//! Where the data of a volume is.
+//! Volume sources of persistent volumes.
 //!
-//! Most sources are the same as in pods; the differences are that references name a namespace,
+//! Most sources are the same as in pods. The differences are that references name a namespace,
 //! because a volume has none, and that some sources exist only here.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
@@ -13,7 +13,7 @@ use crate::kinds::core::unified_diff::unified_diff;
 use crate::kinds::rules::same;
 use crate::{internal_types, view};
 
-/// All sources, in the order in which they are looked for.
+/// All sources, in the order in which they are checked.
 pub(super) const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -51,12 +51,12 @@ const CSI_SECRETS: [&str; 4] = [
 
 const MAX_DRIVER_BYTES: usize = 63;
 
-/// Checks that there is one source, and that it is fine.
+/// Checks that there is exactly one source, and validates it.
 pub(super) fn validate(spec: &Value, volume: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let mut found = false;
     for kind in SOURCES {
         let Some(source) = spec.get(kind) else { continue };
-        // Upstream forgot to say it for one of them.
+        // kube-apiserver does not report this for `flexVolume`.
         if found && kind != "flexVolume" {
             let field = if kind == "cephfs" { "cephFS" } else { kind };
             let detail = "may not specify more than 1 volume type";
@@ -159,7 +159,7 @@ fn check_driver(driver: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Fills in what sources leave out.
+/// Sets defaults of the source.
 pub(super) fn set_defaults(spec: &mut Value) {
     let defaults = [
         ("rbd", json!({"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"})),
@@ -183,7 +183,7 @@ pub(super) fn set_defaults(spec: &mut Value) {
     }
 }
 
-/// Checks that the source of a volume did not change. A secret for expansion may be added later.
+/// Checks that the source of a volume is unchanged, but for a `controllerExpandSecretRef` added later.
 pub(super) fn check_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
     let mut new = new.clone();
     let secret = "controllerExpandSecretRef";

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaim: the wish for storage of some size and kind.
+//! PersistentVolumeClaim: a request for storage of some size and class.
 
 mod data_source;
 #[cfg(any(test, feature = "samples"))]
@@ -18,7 +18,7 @@ use crate::view;
 
 const STORAGE_REQUEST: &[&str] = &["spec", "resources", "requests", "storage"];
 
-/// The kind.
+/// `Kind` implementation of PersistentVolumeClaim.
 pub struct PersistentVolumeClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -65,7 +65,7 @@ impl Kind for PersistentVolumeClaim {
     }
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
-        // The phase is there because defaults are applied whenever an object is read.
+        // Includes the phase, because defaults are applied whenever an object is read.
         object["status"] = json!({"phase": "Pending"});
         data_source::settle(object, None);
     }
@@ -153,7 +153,7 @@ impl Kind for PersistentVolumeClaim {
     }
 }
 
-/// What to say about sizes of which a part is less than a byte; the path is that of the claim's `spec`.
+/// Warnings about storage sizes with fractions of a byte; `path` is that of the claim's `spec`.
 pub(crate) fn fraction_warnings(claim: &Value, path: &Path<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let resources = path.child("resources");
@@ -169,14 +169,14 @@ pub(crate) fn fraction_warnings(claim: &Value, path: &Path<'_>) -> Vec<String> {
     warnings
 }
 
-/// Fills in what the `spec` of a claim leaves out, wherever it stands.
+/// Sets defaults of a claim's `spec`, in a claim or in a template.
 pub(crate) fn set_spec_defaults(spec: &mut Value) {
     view::set_default(spec, "volumeMode", || "Filesystem".into());
     resource_list::set_defaults(spec.pointer_mut("/resources/limits"));
     resource_list::set_defaults(spec.pointer_mut("/resources/requests"));
 }
 
-/// Whether the `spec` of a claim may be as it is, wherever it stands.
+/// Validates a claim's `spec`, in a claim or in a template.
 pub(crate) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let mut modes = ErrorList::new();
     volume_access::check_modes(spec, "at least 1 access mode is required", path, &mut modes);

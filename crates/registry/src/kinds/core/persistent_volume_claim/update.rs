@@ -1,4 +1,4 @@
-//! What may become of a claim.
+//! Validation of updates of a claim.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -18,8 +18,8 @@ const RESIZE_STATUSES: &[&str] = &[
     "NodeResizePending",
 ];
 
-/// Checks that nothing changed but what may: the volume once, the class once, and size and
-/// attributes of a claim that is bound.
+/// Rejects changes of the spec, except that volume and class may be set once, and that size and attributes class of a
+/// bound claim may change.
 pub(super) fn check_spec_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
     let part = |object: &Value| object.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
     let (mut spec, mut before) = (part(new), part(old));
@@ -52,8 +52,8 @@ fn copy(to: &mut Map<String, Value>, from: &Map<String, Value>, field: &str) {
     }
 }
 
-/// Whether a claim gets a class that it did not have. The annotation that was used before there
-/// was a field may go when the field takes over from it, and else must stay.
+/// Returns true if a claim without a class gets one. The annotation that preceded the field may be removed if the
+/// field takes over its value, and is immutable otherwise.
 fn may_set_class(new: &Value, old: &Value, errors: &mut ErrorList) -> bool {
     fn annotation(object: &Value) -> Option<&str> {
         view::at(object, &["metadata", "annotations", CLASS_ANNOTATION]).and_then(Value::as_str)
@@ -78,7 +78,7 @@ fn copy_storage_request(spec: &mut Map<String, Value>, storage: Option<&Value>) 
     }
 }
 
-/// A claim may shrink only as long as the volume has not grown so far.
+/// Allows a smaller size only while it is larger than the capacity of the volume.
 pub(super) fn check_size(new: &Value, old: &Value, errors: &mut ErrorList) {
     let size = |object: &Value, path: &[&str]| resource_list::amount(object, path).unwrap_or_default();
     let wanted = size(new, STORAGE_REQUEST);
@@ -121,7 +121,7 @@ pub(super) fn check_allocated(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Checks the name of a resource of a claim; whether it is fine.
+/// Validates the name of a claim's resource. Returns true if it is valid.
 fn check_resource_key(resource: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let before = errors.len();
     rules::text(resource, name::qualified_name, path, errors);

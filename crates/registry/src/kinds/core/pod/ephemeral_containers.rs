@@ -1,4 +1,4 @@
-//! Containers that are added to a running pod for debugging.
+//! The subresource `ephemeralcontainers`: containers added to a running pod for debugging.
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::{keep_metadata, sameness, update, validate_any};
 use crate::kinds::core::pod_spec::annotation::MIRROR;
 use crate::view;
 
-/// Carries over everything but the containers for debugging.
+/// Reverts all changes except those of the ephemeral containers.
 pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     let containers = view::at(new, &["spec", "ephemeralContainers"]).cloned();
     keep_metadata(new, old);
@@ -24,7 +24,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether a pod may get these containers: those that are there already stay as they are.
+/// Validates an update of the ephemeral containers: existing ones must not change.
 pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut ErrorList) {
     if view::at(old, &["metadata", "annotations", MIRROR]).is_some() {
         let message = "static pods do not support ephemeral containers";
@@ -35,7 +35,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
     let path = Path::root("spec.ephemeralContainers");
     for old in view::items(old, &["spec", "ephemeralContainers"]) {
         let name = view::text(old, &["name"]);
-        // Of two with the same name the last counts.
+        // Of several with the same name the last one counts.
         let mut candidates = view::items(new, &["spec", "ephemeralContainers"]).iter().rev();
         match candidates.find(|new| view::text(new, &["name"]) == name) {
             None => {

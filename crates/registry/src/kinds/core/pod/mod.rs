@@ -1,8 +1,7 @@
 //! Pod: containers that share a node, a network and volumes.
 //!
-//! What templates of pods have in common with pods is in [`super::pod_spec`]; here is what
-//! only pods have. The subresources that are not the status have functions of their own,
-//! which the life cycle of those subresources calls.
+//! The rules that pods share with pod templates are in [`super::pod_spec`]; here are those of pods only. Subresources
+//! other than the status have functions of their own, which the life cycle of those subresources calls.
 
 mod binding;
 mod container_choice;
@@ -42,7 +41,7 @@ use super::pod_spec::{self, annotation, container};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, Verbs, texts};
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of Pod.
 pub struct Pod;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -59,7 +58,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     ..Declaration::new("", &["v1"], "Pod", "pods", "pod", Scope::Namespaced)
 });
 
-/// Fields that can be selected by. Old clients call the node's name `spec.host`.
+/// Supported field selectors. Old clients call the node's name `spec.host`.
 const SELECTABLE_FIELDS: &[&str] = &[
     "spec.host",
     "spec.hostNetwork",
@@ -174,7 +173,7 @@ impl Kind for Pod {
         }
     }
 
-    /// None to speak of for a pod that runs nowhere, or no longer.
+    /// Zero for a pod that is not bound or has terminated.
     fn deletion_grace_period_s(&self, pod: &Value, requested_s: Option<i64>) -> Option<i64> {
         let is_bound = !view::text(pod, &["spec", "nodeName"]).is_empty();
         if !is_bound || matches!(view::text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
@@ -182,7 +181,7 @@ impl Kind for Pod {
         }
         let own_s = view::integer(pod, &["spec", "terminationGracePeriodSeconds"]);
         Some(match requested_s.or(own_s).unwrap_or(0) {
-            // Negative was allowed once; it means as fast as can be while still telling the node.
+            // Negative values were allowed once; they mean the shortest period that still notifies the node.
             ..0 => 1,
             seconds => seconds,
         })
@@ -217,7 +216,7 @@ impl Kind for Pod {
                 let first = view::items(object, &["status", "podIPs"]).first();
                 Cow::Borrowed(first.map_or("", |address| view::text(address, &["ip"])))
             }
-            // Upstream takes it in selectors but has no value for it.
+            // kube-apiserver accepts it in selectors but has no value for it.
             "status.podIPs" => Cow::Borrowed(""),
             _ => {
                 let (part, name) = field.split_once('.').unwrap_or((field, ""));
@@ -267,7 +266,7 @@ impl Kind for Pod {
     }
 }
 
-/// Carries over the metadata that a write to a part of a pod may not touch.
+/// Carries over the metadata that a write to a subresource of a pod may not change.
 fn keep_metadata(new: &mut Value, old: &Value) {
     let old = parts(old).0;
     let Some(Value::Object(metadata)) = new.get_mut("metadata") else { return };
@@ -280,12 +279,12 @@ fn keep_metadata(new: &mut Value, old: &Value) {
     }
 }
 
-/// Metadata and spec.
+/// Metadata and spec of a pod.
 fn parts(pod: &Value) -> (&Value, &Value) {
     (pod.get("metadata").unwrap_or(&Value::Null), pod.get("spec").unwrap_or(&Value::Null))
 }
 
-/// What holds for every pod, new or not.
+/// Validates what applies to both new and updated pods.
 fn validate_any(pod: &Value, errors: &mut ErrorList) {
     let (metadata, spec) = parts(pod);
     let path = Path::root("spec");
@@ -302,7 +301,7 @@ fn validate_any(pod: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// There is no token without an account.
+/// Rejects projected service account tokens in a pod without a service account.
 fn forbid_tokens(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for (index, volume) in view::items(spec, &["volumes"]).iter().enumerate() {
         let volume_path = path.index(index);
@@ -317,7 +316,7 @@ fn forbid_tokens(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// What holds for new pods only.
+/// Validates what applies to new pods only.
 fn validate_new(pod: &Value, errors: &mut ErrorList) {
     let (metadata, spec) = parts(pod);
     let path = Path::root("spec");

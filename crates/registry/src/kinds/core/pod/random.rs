@@ -1,4 +1,4 @@
-//! Pods with something wrong at random: nothing may panic, and defaults must settle.
+//! Pods with random faults: validation must not panic, and defaulting must be idempotent.
 
 use coracle_meta::field::{ErrorList, Path};
 use coracle_meta::time::Time;
@@ -10,7 +10,7 @@ use crate::kinds::core::pod_spec;
 
 const ROUNDS: u64 = 300;
 
-/// Knuth's generator: the same seed gives the same pods everywhere.
+/// Knuth's generator: the same seed gives the same pods on every machine.
 struct Random(u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// Walks down at random and spoils what it finds, without changing its type.
+/// Walks down a random path and corrupts the value at its end, without changing its type.
 fn spoil(value: &mut Value, random: &mut Random) {
     let go_on = random.below(5) > 0;
     match value {

@@ -1,4 +1,4 @@
-//! More or less of processor and memory for a running pod.
+//! The subresource `resize`: changes of CPU and memory of a running pod.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use crate::view;
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 const ONLY_BOTH: &str = "only cpu and memory resources are mutable";
 
-/// Carries over everything but resources and how they are changed. Where containers are
-/// others than before nothing is carried over, so that validation sees it.
+/// Reverts all changes except those of resources and resize policies. If the containers themselves differ, nothing is
+/// reverted, so that validation rejects the update.
 pub fn prepare_resize(new: &mut Value, old: &Value) {
     let count = |pod: &Value, list: &str| view::items(pod, &["spec", list]).len();
     if LISTS.iter().any(|list| count(new, list) != count(old, list)) {
@@ -50,7 +50,7 @@ fn replace(object: &mut Value, field: &str, value: Option<&Value>) {
     };
 }
 
-/// Whether a pod may be given these resources.
+/// Validates a resize of a pod.
 pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
     let nowhere = Path::root("");
     if view::at(old, &["metadata", "annotations", MIRROR]).is_some() {
@@ -90,7 +90,7 @@ fn class_and_node(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorL
         let message = "Pod QOS Class may not change as a result of resizing";
         errors.push(FieldError::invalid(path, found, message));
     }
-    // A node that can do it reports the resources of what runs.
+    // Kubelets that support resize report the resources of running containers.
     let statuses = view::items(old, &["status", "containerStatuses"]);
     let running = statuses.iter().find(|status| view::at(status, &["state", "running"]).is_some());
     if running.is_some_and(|status| status.get("resources").is_none()) {
@@ -127,7 +127,7 @@ fn is_removed(new: &Value, old: &Value, list: &str) -> bool {
     view::fields(old, &[list]).any(|(resource, _)| view::at(new, &[list, resource]).is_none())
 }
 
-/// Gives a container or spec back the processor and memory that it had.
+/// Restores CPU and memory of a container or of a spec.
 fn restore_amounts(new: &mut Value, old: &Value) {
     let Some(Value::Object(resources)) = new.get_mut("resources") else { return };
     for list in ["requests", "limits"] {

@@ -1,4 +1,4 @@
-//! What may change in a pod that exists.
+//! Validation of updates of a pod.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Map, Value};
@@ -9,11 +9,11 @@ use crate::kinds::core::pod_spec::{check, container, validate_tolerations};
 use crate::kinds::core::unified_diff::unified_diff;
 use crate::{internal_types, view};
 
-/// Upstream's text, to the letter.
+/// Message of kube-apiserver, verbatim.
 const FROZEN: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Whether a pod may become what it is to become.
+/// Validates an update of a pod.
 pub(super) fn validate(new: &Value, old: &Value, errors: &mut ErrorList) {
     validate_annotations(new, old, errors);
     let (new, old) = (parts(new).1, parts(old).1);
@@ -39,13 +39,13 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// The difference of two versioned objects as messages print it; `shape` is a type of [`internal_types`].
+/// Returns the diff of two versioned objects as messages print it; `shape` is a type of [`internal_types`].
 pub(super) fn difference(shape: &str, old: &Value, new: &Value) -> String {
     let [old, new] = [old, new].map(|value| internal_types::indented(shape, Some(value)));
     unified_diff(&old, &new)
 }
 
-/// Annotations that may not change, whatever part of the pod is written.
+/// Rejects changes of immutable annotations, whichever subresource is written.
 pub(super) fn validate_annotations(new: &Value, old: &Value, errors: &mut ErrorList) {
     let path = Path::root("metadata.annotations");
     let of = |pod: &Value| -> Map<String, Value> {
@@ -72,7 +72,7 @@ pub(super) fn validate_annotations(new: &Value, old: &Value, errors: &mut ErrorL
     }
 }
 
-/// Whether there are as many containers as before; their images may be others.
+/// Validates images, which may change. Returns false if containers were added or removed.
 fn images(new: &Value, old: &Value, list: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let new = view::items(new, &[list]);
     if new.len() != view::items(old, &[list]).len() {
@@ -87,7 +87,7 @@ fn images(new: &Value, old: &Value, list: &str, path: &Path<'_>, errors: &mut Er
     true
 }
 
-/// A deadline can be set and brought forward.
+/// A deadline may be set or shortened. Returns true if the deadline is valid.
 fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let of = |spec: &Value| view::integer(spec, &["activeDeadlineSeconds"]);
     match (of(old), of(new)) {
@@ -136,7 +136,7 @@ fn scheduling_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Erro
     }
 }
 
-/// Undoes what was allowed and is checked already, so that what is left must be equal.
+/// Reverts the changes that are allowed and already validated, so that the rest must be equal.
 fn restore(new: &mut Value, old: &Value) {
     for list in ["containers", "initContainers"] {
         if let Some(new) = new.get_mut(list).and_then(Value::as_array_mut) {
@@ -162,7 +162,7 @@ fn restore_field(new: &mut Value, old: &Value, field: &str) {
     };
 }
 
-/// A pod that is not to be scheduled yet may become more demanding of its node.
+/// Allows a pod with scheduling gates to add requirements on its node.
 fn gated(new: &mut Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if !sameness::is_same(new.get("nodeSelector"), old.get("nodeSelector")) {
         node_selector(new, old, &path.child("nodeSelector"), errors);
@@ -226,7 +226,7 @@ fn node_affinity(new: Option<&Value>, old: Option<&Value>, path: &Path<'_>, erro
     }
 }
 
-/// Whether a term demands what it did and perhaps more; one that matches nothing stays so.
+/// Returns true if a term only adds requirements. A term that matches nothing must stay that way.
 fn only_adds(new: &Value, old: &Value) -> bool {
     let lists = ["matchExpressions", "matchFields"];
     let is_empty = |term: &Value| lists.iter().all(|list| view::items(term, &[list]).is_empty());

@@ -1,4 +1,4 @@
-//! Files of one volume that get into each other's way.
+//! Warnings about files of a volume whose paths conflict.
 
 use coracle_meta::field::quoted;
 use serde_json::Value;
@@ -17,7 +17,7 @@ impl File<'_> {
         if self.source.is_empty() { path.to_string() } else { format!("{path} ({})", self.source) }
     }
 
-    /// Whether one is the other, or the directory that the other needs.
+    /// Returns true if the paths are equal, or if one is a directory in the other.
     fn overlaps(&self, other: &Self) -> bool {
         let within = |inner: &str, outer: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -26,7 +26,7 @@ impl File<'_> {
     }
 }
 
-/// Warns of files in a volume that overlap.
+/// Warns about files in a volume that overlap.
 pub(super) fn warn(volume: &Value, warnings: &mut Vec<String>) {
     let name = quoted(view::text(volume, &["name"]));
     for (kind, title, name_field) in [

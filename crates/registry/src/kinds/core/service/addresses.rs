@@ -1,4 +1,4 @@
-//! Addresses and families of a service: whether they fit together, and whether they may change.
+//! Cluster IPs and IP families of a service: their consistency, and their updates.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::kinds::ratchet;
 
 const ONCE_SET: &str = "may not change once set";
 
-/// Checks addresses, families and the policy that chooses between them.
+/// Validates cluster IPs, IP families and the IP family policy.
 pub(super) fn validate(service: &Value, errors: &mut ErrorList) {
     if spec::is_external_name(service) {
         return;
@@ -46,7 +46,7 @@ fn shown(service: &Value, field: &str) -> BadValue {
     spec::field(service, field).map_or(BadValue::Json("null".to_owned()), BadValue::json)
 }
 
-/// The singular is the first of the plural.
+/// Requires that `clusterIP` is the first of `clusterIPs`.
 fn check_first(service: &Value, ips: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     let ip = spec::text(service, "clusterIP");
     let detail = match (ip, ips.first()) {
@@ -73,7 +73,7 @@ fn check_families(service: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Checks each address; whether all are fine.
+/// Validates each address. Returns true if all are valid.
 fn check_ips(ips: &[&str], path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let mut valid = true;
     for (index, ip) in ips.iter().enumerate() {
@@ -99,7 +99,7 @@ fn check_match(ips: &[&str], families: &[&str], path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Checks that a first address and family stay, and that a second one goes only on demand.
+/// Checks that the primary address and family do not change, and that secondary ones are released only on request.
 pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) {
     if spec::is_external_name(new) || spec::is_external_name(old) {
         return;
@@ -155,7 +155,7 @@ fn check_families_stay(new: &Value, old: &Value, errors: &mut ErrorList) {
     if let (Some(family), Some(before)) = (families.first(), before.first())
         && family != before
     {
-        // The value is that of another field; clients know it so.
+        // As in kube-apiserver, the message contains the value of another field.
         refuse("clusterIPs", ONCE_SET);
     }
     if released && families.len() == 1 {

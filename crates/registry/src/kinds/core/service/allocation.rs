@@ -1,6 +1,6 @@
-//! What a write to a service needs from the pools of addresses and node ports.
+//! Cluster IPs and node ports that a write to a service must allocate.
 //!
-//! These functions only say what is wanted and put in what was found; the pools are elsewhere.
+//! These functions only compute requests and set results; the pools are elsewhere.
 //! They rely on preparation, which makes the singular and the plural of addresses agree and
 //! carries over what was allocated, and on families having been decided.
 
@@ -9,36 +9,36 @@ use serde_json::Value;
 use super::{families, spec};
 use crate::view;
 
-/// An address that a service needs.
+/// Request for a cluster IP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WantedClusterIp {
-    /// Where in `clusterIPs` it goes.
+    /// Index in `clusterIPs`.
     pub(super) index: usize,
     /// `IPv4` or `IPv6`.
     pub(super) family: String,
-    /// The one that the client asks for; else any.
+    /// The address that the client requests; `None` for any.
     pub(super) requested: Option<String>,
 }
 
-/// A node port that a service needs.
+/// Request for a node port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WantedNodePort {
-    /// Where it goes.
+    /// The field that the port is for.
     pub(super) place: PortPlace,
-    /// The one that the client asks for; else any.
+    /// The port that the client requests; `None` for any.
     pub(super) requested: Option<i64>,
 }
 
-/// Where a node port goes.
+/// The field that a node port is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PortPlace {
-    /// To these of the service's ports; several if they differ only in the protocol.
+    /// These indexes of the service's ports; several if they differ only in the protocol.
     Ports(Vec<usize>),
-    /// To the health check.
+    /// `healthCheckNodePort`.
     HealthCheck,
 }
 
-/// The addresses that a service needs to become what it is to become.
+/// Returns the cluster IPs that a write to a service must allocate.
 pub(super) fn wanted_cluster_ips(service: &Value, old: Option<&Value>) -> Vec<WantedClusterIp> {
     if spec::is_external_name(service) || spec::is_headless(service) {
         return Vec::new();
@@ -67,7 +67,7 @@ fn missing_from(service: &Value, start: usize) -> Vec<WantedClusterIp> {
         .collect()
 }
 
-/// Puts an address into its place; places are to be filled in order.
+/// Sets a cluster IP; indexes must be set in ascending order.
 pub(super) fn set_cluster_ip(service: &mut Value, index: usize, ip: &str) {
     let mut ips: Vec<String> = spec::texts(service, "clusterIPs").into_iter().map(str::to_owned).collect();
     match ips.get_mut(index) {
@@ -80,7 +80,7 @@ pub(super) fn set_cluster_ip(service: &mut Value, index: usize, ip: &str) {
     }
 }
 
-/// The node ports that a service needs to become what it is to become.
+/// Returns the node ports that a write to a service must allocate.
 pub(super) fn wanted_node_ports(service: &Value, old: Option<&Value>) -> Vec<WantedNodePort> {
     let mut wanted = match old {
         _ if !spec::uses_node_ports(service) => Vec::new(),
@@ -94,7 +94,7 @@ pub(super) fn wanted_node_ports(service: &Value, old: Option<&Value>) -> Vec<Wan
     wanted
 }
 
-/// Ports of one number share a node port, so that one number serves several protocols.
+/// Ports with the same number share a node port, so that one number serves several protocols.
 fn for_new_ports(service: &Value) -> Vec<WantedNodePort> {
     let ports = spec::ports(service);
     let number = |port: &Value| view::integer(port, &["port"]).unwrap_or(0);
@@ -138,7 +138,7 @@ fn for_changed_ports(service: &Value, held: &[i64]) -> Vec<WantedNodePort> {
     wanted
 }
 
-/// Puts a node port into its place.
+/// Sets a node port.
 pub(super) fn set_node_port(service: &mut Value, place: &PortPlace, node_port: i64) {
     match place {
         PortPlace::HealthCheck => spec::set(service, "healthCheckNodePort", node_port),
@@ -152,7 +152,7 @@ pub(super) fn set_node_port(service: &mut Value, place: &PortPlace, node_port: i
     }
 }
 
-/// The addresses that a service holds, to be given back when it is gone.
+/// Returns the cluster IPs that a service holds, to be released with it.
 pub(super) fn held_cluster_ips(service: &Value) -> Vec<String> {
     if spec::is_external_name(service) || spec::is_headless(service) {
         return Vec::new();
@@ -160,7 +160,7 @@ pub(super) fn held_cluster_ips(service: &Value) -> Vec<String> {
     spec::texts(service, "clusterIPs").into_iter().map(str::to_owned).collect()
 }
 
-/// The node ports that a service holds, to be given back when it is gone.
+/// Returns the node ports that a service holds, to be released with it.
 pub(super) fn held_node_ports(service: &Value) -> Vec<i64> {
     let mut held = spec::node_ports(service);
     if spec::needs_health_check(service) {

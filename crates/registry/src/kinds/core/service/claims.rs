@@ -1,5 +1,5 @@
-//! What a service holds for itself alone: its addresses, which are IPAddress objects, and its
-//! node ports, which nobody sees.
+//! Claims of a service: its cluster IPs, which are IPAddress objects, and its node ports, which are hidden
+//! from clients.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use crate::kinds::networking::ip_address;
 use crate::network::AddressRange;
 use crate::view;
 
-/// Among which claims node ports are.
+/// Group of the claims of node ports.
 const NODE_PORTS: &str = "nodeports";
 
-/// The prefix of the keys of node ports.
+/// Key prefix of the claims of node ports.
 pub(crate) const NODE_PORTS_PREFIX: &str = "claims/nodeports/";
 
 const ADDRESS_TAKEN: &str = "provided IP is already allocated";
@@ -29,7 +29,7 @@ const ADDRESS_ELSEWHERE: &str = "the provided network does not match the current
 const PORT_TAKEN: &str = "provided port is already allocated";
 const FULL: &str = "range is full";
 
-/// Chooses families, addresses and node ports, as far as the service has none yet.
+/// Chooses IP families, and allocates cluster IPs and node ports that the service does not have yet.
 pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> Result<(), Unallocated> {
     let errors = init_ip_families(new, old, &pool.network().families());
     if !errors.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>
     let mut highest = None;
     for wanted in wanted_node_ports(new, old) {
         let port = match (wanted.requested, highest) {
-            // What kube-apiserver's allocator guesses in a dry run.
+            // The guess of kube-apiserver's allocator in a dry run.
             (None, Some(highest)) if pool.is_dry_run() => highest + 1,
             _ => node_port(&wanted, pool)?,
         };
@@ -53,7 +53,7 @@ pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>
     Ok(())
 }
 
-/// What a service holds.
+/// Returns the claims that a service holds.
 pub(super) fn claims(service: &Value) -> Vec<Claim> {
     let addresses = held_cluster_ips(service);
     let addresses = addresses.iter().map(|ip| address_claim(service, &canonical(ip)));
@@ -97,7 +97,7 @@ fn cluster_ip(
     let range = address.and_then(|address| ranges.iter().find(|range| range.contains(address)));
     let Some(range) = range else {
         pool.failed = ranges.first().map(|range| of_range(range, true));
-        // In a dry run kube-apiserver asks the allocator of one range and not the one that knows them all.
+        // In a dry run kube-apiserver uses the allocator of one range instead of the one for all ranges.
         return Err(match ranges.first().filter(|_| pool.is_dry_run()) {
             Some(range) => refused(&format!(
                 "the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}"

@@ -1,4 +1,4 @@
-//! Which families a service gets addresses of, on a cluster that has some.
+//! IP families of a service, which depend on those of the cluster.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ const SINGLE: &str = "SingleStack";
 const REQUIRE_DUAL: &str = "RequireDualStack";
 const PREFER_DUAL: &str = "PreferDualStack";
 
-/// Completes `ipFamilyPolicy` and `ipFamilies`, given the families that the cluster has, the
-/// usual one first. To be called before addresses are allocated; whatever it finds wrong
-/// refuses the write.
+/// Completes `ipFamilyPolicy` and `ipFamilies`; `configured` has the families of the cluster, the
+/// primary one first. Must be called before addresses are allocated; any returned error rejects
+/// the write.
 pub(super) fn init_ip_families(service: &mut Value, old: Option<&Value>, configured: &[&str]) -> ErrorList {
     if spec::is_external_name(service) || old.is_some_and(|old| keeps_dual_stack(service, old)) {
         return ErrorList::new();
@@ -31,7 +31,7 @@ pub(super) fn init_ip_families(service: &mut Value, old: Option<&Value>, configu
         return errors;
     }
     if spec::text(service, "clusterIP") == spec::NONE && has_no_selector(service) {
-        // Nobody knows which families its endpoints will have.
+        // The families of its endpoints are unknown.
         complete_families(service, configured, true);
         return errors;
     }
@@ -42,8 +42,8 @@ pub(super) fn init_ip_families(service: &mut Value, old: Option<&Value>, configu
     errors
 }
 
-/// Whether nothing changes for a service that takes two families where it can: it does not
-/// gain or lose one because the cluster did.
+/// Returns true if nothing changes for a service with `PreferDualStack`: it does not gain or lose a family because the
+/// cluster did.
 pub(super) fn keeps_dual_stack(service: &Value, old: &Value) -> bool {
     let old_policy = spec::text(old, "ipFamilyPolicy");
     spec::text(service, "ipFamilyPolicy") == PREFER_DUAL
@@ -77,7 +77,7 @@ fn refuse_policy(service: &Value, detail: &str, errors: &mut ErrorList) {
     errors.push(FieldError::invalid(&Path::root("spec.ipFamilyPolicy"), policy, detail));
 }
 
-/// A service that is to have one family loses its second address, if that is all that changed.
+/// Releases the secondary address of a service that becomes single-stack, if nothing else changed.
 fn release_second(service: &mut Value, old: &Value, errors: &mut ErrorList) {
     let single = spec::text(service, "ipFamilyPolicy") == SINGLE;
     for (field, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
@@ -107,7 +107,7 @@ fn refuse_two_of_one(service: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Families follow from the addresses that a client asks for.
+/// Derives families from the addresses that the client requests.
 fn infer_families(service: &mut Value, configured: &[&str], errors: &mut ErrorList) {
     let mut families: Vec<String> =
         spec::texts(service, "ipFamilies").into_iter().map(str::to_owned).collect();
@@ -142,7 +142,7 @@ fn check_configured(service: &Value, configured: &[&str], errors: &mut ErrorList
     }
 }
 
-/// Adds the usual family where there is none, and the other one where there can be two.
+/// Adds the primary family if there is none, and the other one if two are possible.
 fn complete_families(service: &mut Value, configured: &[&str], two_possible: bool) {
     let mut families = spec::texts(service, "ipFamilies");
     if families.is_empty() {

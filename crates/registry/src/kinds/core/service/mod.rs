@@ -1,8 +1,8 @@
-//! Service: one name and address for some pods.
+//! Service: a stable name and address for a set of pods.
 //!
-//! A service's fields hang together: its type decides which others apply, and addresses and
-//! node ports come from pools. What is wanted of them is said in `allocation`, and taken in
-//! `claims`.
+//! A service's fields depend on each other: its type determines which others apply, and addresses
+//! and node ports come from pools. `allocation` computes what a write must allocate, `claims`
+//! allocates it.
 
 mod addresses;
 mod allocation;
@@ -32,10 +32,10 @@ use crate::view;
 use families::init_ip_families;
 use transition::{keep_allocated, unite_cluster_ips};
 
-/// How long a client stays with an endpoint unless the service says otherwise.
+/// Default timeout of session affinity by client IP.
 const AFFINITY_SECONDS: i64 = 10_800;
 
-/// The kind.
+/// `Kind` implementation of Service.
 pub struct Service;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -193,7 +193,7 @@ fn default_policies(service: &mut Value) {
         spec::set(service, "externalTrafficPolicy", "Cluster");
     }
     match spec::service_type(service) {
-        // It says nothing for these, and upstream hides it.
+        // The field has no effect for this type, and kube-apiserver hides it.
         "ExternalName" => spec::remove(service, "internalTrafficPolicy"),
         "ClusterIP" | "NodePort" | "LoadBalancer"
             if spec::field(service, "internalTrafficPolicy").is_none() =>

@@ -1,4 +1,4 @@
-//! Examples of services.
+//! Sample services.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn with(spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sample", "namespace": "default"}, "spec": spec})
 }
 
-/// With one port, so that there is nothing wrong with those.
+/// A service with one valid port and additional fields.
 fn with_port(extra: Value) -> Value {
     let mut spec = json!({"ports": [{"port": 80}]});
     if let (Value::Object(fields), Value::Object(extra)) = (&mut spec, extra) {
@@ -183,7 +183,7 @@ fn invalid() -> Vec<Refused> {
 fn updates() -> Vec<Value> {
     vec![
         json!({"spec": {"selector": {"app": "other"}}}),
-        // What the server chose may be left out.
+        // Values that the server allocated may be omitted.
         json!({"spec": {"clusterIP": null, "clusterIPs": null, "healthCheckNodePort": null}}),
         json!({"spec": {"type": "ClusterIP", "loadBalancerSourceRanges": null, "externalIPs": null}}),
         json!({"spec": {"type": "ExternalName", "externalName": "example.com", "loadBalancerSourceRanges": null}}),

@@ -1,7 +1,7 @@
-//! What changes along with a service when it changes.
+//! Fields that change along with a service's other fields when it is created or updated.
 //!
-//! Its fields depend on each other and some are filled in by the server, so that what a client
-//! leaves out, or leaves as it was, does not always mean what it says.
+//! Its fields depend on each other and some are set by the server, so a value that a client
+//! omits, or leaves unchanged, is not always the desired one.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::spec;
 use crate::kinds::core::rules::same;
 use crate::view;
 
-/// Makes the singular and the plural of a new service's addresses agree.
+/// Makes `clusterIP` and `clusterIPs` of a new service agree.
 pub(super) fn unite_cluster_ips(service: &mut Value) {
     let ip = spec::text(service, "clusterIP").to_owned();
     if !ip.is_empty() && spec::texts(service, "clusterIPs").is_empty() {
@@ -19,8 +19,8 @@ pub(super) fn unite_cluster_ips(service: &mut Value) {
     }
 }
 
-/// Carries over what the server once chose for a service and the client did not repeat, so
-/// that the same manifest can be sent twice.
+/// Carries over values that the server allocated and the client does not repeat, so that the
+/// same manifest can be applied twice.
 pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     if !spec::is_external_name(old) && !spec::is_external_name(new) {
         keep_if_absent(new, old, "clusterIP");
@@ -43,7 +43,7 @@ fn keep_if_absent(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Ports keep their node port by name, unless another port took it.
+/// Ports keep their node port by name, unless another port has taken it.
 fn keep_node_ports(new: &mut Value, old: &Value) {
     let taken: BTreeSet<i64> = spec::node_ports(new).into_iter().collect();
     for port in spec::ports_mut(new) {
@@ -59,7 +59,7 @@ fn keep_node_ports(new: &mut Value, old: &Value) {
     }
 }
 
-/// A client that knows only the singular changed only that, or left the plural out.
+/// Makes `clusterIPs` follow `clusterIP`: older clients change only the latter, or omit the former.
 fn follow_cluster_ip(new: &mut Value, old: &Value) {
     let ip = spec::text(new, "clusterIP").to_owned();
     if ip == spec::text(old, "clusterIP") {
@@ -76,8 +76,7 @@ fn follow_cluster_ip(new: &mut Value, old: &Value) {
     }
 }
 
-/// Drops what no longer applies to the type that a service gets, as far as the client did not
-/// touch it.
+/// Drops fields that do not apply to the new type of a service, unless the client changed them.
 pub(super) fn drop_what_no_longer_applies(new: &mut Value, old: &Value) {
     if !spec::is_external_name(old) && spec::is_external_name(new) {
         if unchanged(new, old, "clusterIP") && unchanged(new, old, "clusterIPs") {
@@ -115,7 +114,7 @@ fn drop_unchanged(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Ports may come and go along with the type, as long as no node port is new.
+/// Drops the node ports of a service whose new type has none, unless one of them is new.
 fn drop_node_ports(new: &mut Value, old: &Value) {
     let before: BTreeSet<i64> = spec::node_ports(old).into_iter().collect();
     if spec::node_ports(new).iter().all(|port| before.contains(port)) {
