@@ -1,4 +1,4 @@
-//! EndpointSlice: some of those who answer for a service.
+//! EndpointSlice: some of the endpoints of a service.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -18,10 +18,10 @@ const MAX_ADDRESSES: usize = 100;
 const MAX_PORTS: usize = 20_000;
 const MAX_HINTS: usize = 8;
 
-/// Who keeps an object up to date.
+/// Label that names the component that maintains an object.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// The kind.
+/// `Kind` implementation of EndpointSlice.
 pub struct EndpointSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -154,7 +154,7 @@ impl Kind for EndpointSlice {
     }
 }
 
-/// `deprecatedTopology` belongs to a version that is gone; it cannot be written.
+/// Removes `deprecatedTopology`, which belongs to a removed version and cannot be written.
 fn drop_topology(object: &mut Value) {
     if let Some(Value::Array(endpoints)) = object.get_mut("endpoints") {
         for endpoint in endpoints {
@@ -218,7 +218,7 @@ fn check_endpoint(endpoint: &Value, address_type: &str, path: &Path<'_>, errors:
 
 fn check_ip(address: &str, v4: bool, list: &Path<'_>, index: usize, errors: &mut ErrorList) {
     let path = list.index(index);
-    // The newer of the two families has always asked for the canonical form.
+    // IPv6 addresses have always required the canonical form.
     let found = if v4 { name::ip_in_old_field(&path, address, true) } else { name::ip(&path, address) };
     if !found.is_empty() {
         errors.extend(found);

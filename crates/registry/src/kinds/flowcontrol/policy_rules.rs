@@ -1,4 +1,4 @@
-//! Which requests a flow schema is about: who makes them, and what they ask for.
+//! Rules of flow schemas, which match requests by subject and target.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -10,11 +10,11 @@ use crate::view;
 const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-/// The kinds of subjects and the fields that describe them.
+/// Kinds of subjects, and the fields that describe them.
 const SUBJECTS: [(&str, &str); 3] =
     [("Group", "group"), ("ServiceAccount", "serviceAccount"), ("User", "user")];
 
-/// Somebody must ask for something.
+/// Validates a rule, which needs at least one subject and one target.
 pub(super) fn check(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let subjects = view::items(rule, &["subjects"]);
     let subjects_path = path.child("subjects");
@@ -56,7 +56,7 @@ fn check_subject(subject: &Value, path: &Path<'_>, errors: &mut ErrorList) {
             rules::required(&subject_path.child("name"), view::text(subject, &["name"]), errors);
         }
     }
-    // Upstream speaks of the service account first, and of the group last.
+    // kube-apiserver reports the service account first, and the group last.
     for field in ["serviceAccount", "user", "group"] {
         let Some((owner, _)) = SUBJECTS.iter().find(|(_, known)| *known == field) else { continue };
         if *owner != kind && subject.get(field).is_some() {
@@ -139,7 +139,7 @@ fn check_verbs(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a list has a wildcard, which must be alone.
+/// Returns true if a list contains the wildcard, which must be its only item.
 fn check_lone_wildcard(
     rule: &Value,
     field: &str,
@@ -156,7 +156,7 @@ fn check_lone_wildcard(
     wildcard
 }
 
-/// What is wrong with a path outside of all resources.
+/// Returns the fault of a non-resource URL, if it has one.
 fn url_fault(url: &str) -> Option<&'static str> {
     let wildcards = url.matches('*').count();
     if url.is_empty() {

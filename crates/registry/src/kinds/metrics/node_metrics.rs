@@ -1,4 +1,4 @@
-//! NodeMetrics: what a node uses.
+//! NodeMetrics: resource usage of a node.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::{GROUP, cells, columns};
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of NodeMetrics.
 pub struct NodeMetrics;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -1,4 +1,4 @@
-//! PodMetrics: what the containers of a pod use.
+//! PodMetrics: resource usage of the containers of a pod.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::{GROUP, cells, columns};
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of PodMetrics.
 pub struct PodMetrics;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -1,4 +1,4 @@
-//! Ingress: which requests from outside reach which services.
+//! Ingress: routes requests from outside the cluster to services.
 
 use std::sync::LazyLock;
 
@@ -13,10 +13,10 @@ use crate::kinds::core::rules;
 use crate::kinds::ratchet;
 use crate::{internal_types, view};
 
-/// The older way to name the class.
+/// Annotation that preceded the field `ingressClassName`.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// The kind.
+/// `Kind` implementation of Ingress.
 pub struct Ingress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -153,7 +153,7 @@ fn check_status(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A new ingress does not say two different classes.
+/// Rejects a new ingress whose annotation and field name different classes.
 fn check_annotated_class(object: &Value, errors: &mut ErrorList) {
     if let (Some(annotated), Some(class)) = (annotated_class(object), class(object))
         && annotated != class
@@ -286,7 +286,7 @@ fn check_tls(tls: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The first hosts. Rules without a host count, but are not shown.
+/// Formats the first hosts for a table cell. Rules without a host count, but are not shown.
 fn shown_hosts(rules: &[Value]) -> String {
     const MAX: usize = 3;
     let mut hosts = Vec::new();

@@ -1,4 +1,4 @@
-//! IngressClass: which controller serves an ingress.
+//! IngressClass: names the controller that implements ingresses.
 
 use std::sync::LazyLock;
 
@@ -12,10 +12,10 @@ use crate::view;
 
 const MAX_CONTROLLER_BYTES: usize = 250;
 
-/// Marks the class of ingresses that name none.
+/// Annotation of the default class, which applies to ingresses without a class.
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 
-/// The kind.
+/// `Kind` implementation of IngressClass.
 pub struct IngressClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -86,7 +86,7 @@ impl Kind for IngressClass {
     }
 }
 
-/// A controller is a path below a domain.
+/// Requires a controller name that is a path below a domain.
 fn check_controller(controller: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if controller.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -130,7 +130,7 @@ fn check_parameters(parameters: &Value, path: &Path<'_>, errors: &mut ErrorList)
     }
 }
 
-/// Checks a reference to an object by group, kind and name.
+/// Validates a reference to an object by group, kind and name.
 pub(crate) fn check_local_reference(reference: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if let Some(group) = reference.get("apiGroup").and_then(Value::as_str) {
         rules::text(group, name::dns1123_subdomain, &path.child("apiGroup"), errors);

@@ -1,4 +1,4 @@
-//! IPAddress: an address that a service has; the address is the name.
+//! IPAddress: an address that is allocated to a service; the address is the name.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Kind, NameRule, Scope, texts};
 use crate::kinds::core::rules;
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of IpAddress.
 pub struct IpAddress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -56,7 +56,7 @@ impl Kind for IpAddress {
         );
     }
 
-    /// The age has no column: so it is in kube-apiserver.
+    /// The age has a cell but no column, as in kube-apiserver.
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         let parent = view::at(object, &["spec", "parentRef"]).map(shown_parent);
         let parent = parent.unwrap_or_else(|| "<none>".to_owned());
@@ -69,11 +69,11 @@ impl Kind for IpAddress {
     }
 }
 
-/// What the allocator of services calls itself.
+/// Name of the allocator of service addresses.
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// The object that says that a service has an address. The fields it has are the server's, as
-/// of the time when it is written.
+/// Returns the IPAddress object for an address of a service. Fields that the server sets get their values when it is
+/// written.
 pub(crate) fn of_service(ip: &str, namespace: &str, name: &str) -> Value {
     let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
     json!({

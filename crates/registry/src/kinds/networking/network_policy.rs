@@ -1,4 +1,4 @@
-//! NetworkPolicy: who may talk to some pods, and to whom they may talk.
+//! NetworkPolicy: allowed incoming and outgoing traffic of pods.
 
 use std::sync::LazyLock;
 
@@ -11,12 +11,12 @@ use crate::kinds::core::{label_selector, rules};
 use crate::kinds::ratchet;
 use crate::view;
 
-/// The two directions: the list of rules, and the list of peers in each.
+/// The two directions: the field with the rules, and the field with the peers of each rule.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 const POLICY_TYPES: &[&str] = &["Ingress", "Egress"];
 
-/// The kind.
+/// `Kind` implementation of NetworkPolicy.
 pub struct NetworkPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -207,7 +207,7 @@ fn check_block(block: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a block is a part of another, if both can be read.
+/// Returns true if a CIDR block is a proper part of another; `None` if either is invalid.
 fn is_strictly_within(inner: &str, outer: &str) -> Option<bool> {
     let (inner, outer) = (name::parse_cidr_sloppy(inner)?, name::parse_cidr_sloppy(outer)?);
     if inner.bits != outer.bits || inner.prefix <= outer.prefix {

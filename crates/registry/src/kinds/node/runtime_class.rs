@@ -1,4 +1,4 @@
-//! RuntimeClass: with which container runtime pods are run.
+//! RuntimeClass: selects the container runtime of pods.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of RuntimeClass.
 pub struct RuntimeClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -1,29 +1,29 @@
-//! Whether a PodDisruptionBudget lets a pod be evicted, and what it notes then.
+//! Decides whether a PodDisruptionBudget allows an eviction, and records the eviction in its status.
 
 use coracle_meta::selector::LabelSelector;
 use serde_json::{Value, json};
 
 use crate::view;
 
-/// Evictions that a budget waits to see the end of. More than that are not let through: whoever
-/// counts pods is behind.
+/// Maximum number of evicted pods whose deletion has not been observed yet. Beyond it evictions are rejected, because
+/// the disruption controller, which counts the pods, lags.
 const MAX_DISRUPTED_PODS: usize = 2000;
 
 const ALLOWED: &str = "DisruptionAllowed";
 
-/// Why a pod may not be evicted.
+/// Reason why a pod may not be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DisruptionError {
-    /// What the budget says is not about what it is now: try again.
+    /// The status is not about the current spec; the client should retry.
     Unprocessed(String),
-    /// It makes no sense, or too much is going on.
+    /// The status is invalid, or too many evictions are in progress.
     Forbidden(&'static str),
-    /// No more pods may go.
+    /// The budget allows no further disruptions.
     Exhausted(String),
 }
 
-/// Whether a budget counts a pod.
+/// Returns true if the selector of a budget matches a pod.
 pub fn selects(budget: &Value, pod: &Value) -> bool {
     let Some(selector) = view::at(budget, &["spec", "selector"]) else { return false };
     let Ok(selector) = serde_json::from_value::<LabelSelector>(selector.clone()) else { return false };
@@ -33,17 +33,17 @@ pub fn selects(budget: &Value, pod: &Value) -> bool {
     selector.matches(labels)
 }
 
-/// Whether a pod that is not ready may go without being counted.
+/// Returns true if a pod that is not ready may be evicted without being counted.
 pub fn lets_unready_go(budget: &Value) -> bool {
     let healthy = |field| view::integer(budget, &["status", field]).unwrap_or(0);
     view::text(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
         || healthy("currentHealthy") >= healthy("desiredHealthy") && healthy("desiredHealthy") > 0
 }
 
-/// Counts a pod that is about to go; `now` as it is to stand in the budget.
+/// Counts a pod that is about to be evicted in the status; `now` is the formatted time for it.
 ///
 /// # Errors
-/// If it may not go.
+/// If the budget does not allow the eviction.
 pub fn disrupt(budget: &mut Value, pod: &str, now: &str) -> Result<(), DisruptionError> {
     let name = view::name(budget).to_owned();
     let number = |path: &[&str]| view::integer(budget, path).unwrap_or(0);
@@ -85,7 +85,7 @@ fn why_exhausted(budget: &Value, name: &str) -> String {
     let (reason, message) = (part("reason"), part("message"));
     let pods = |field| view::integer(budget, &["status", field]).unwrap_or(0);
     let (needs, has) = (pods("desiredHealthy"), pods("currentHealthy"));
-    // Numbers of a budget that could not be counted say nothing.
+    // Counts of a budget that failed to sync are meaningless.
     if reason == "SyncFailed" {
         format!(
             "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"

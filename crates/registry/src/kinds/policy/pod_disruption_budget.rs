@@ -1,4 +1,4 @@
-//! PodDisruptionBudget: how many of some pods may be evicted at a time.
+//! PodDisruptionBudget: how many of a set of pods may be evicted at a time.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use crate::kinds::core::label_selector;
 use crate::kinds::{conditions, rules};
 use crate::{internal_types, view};
 
-/// The kind.
+/// `Kind` implementation of PodDisruptionBudget.
 pub struct PodDisruptionBudget;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

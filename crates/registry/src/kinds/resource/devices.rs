@@ -13,19 +13,19 @@ use crate::kinds::ratchet;
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// The most attributes and capacities together, as upstream has it.
+/// Maximum number of attributes and capacities together, as in kube-apiserver.
 const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
 
-/// The longest value of an attribute, as upstream has it.
+/// Maximum length of the value of an attribute, as in kube-apiserver.
 const MAX_ATTRIBUTE_BYTES: usize = 64;
 
-/// The most sets of counters that a device takes from, as upstream has it.
+/// Maximum number of counter sets that a device consumes, as in kube-apiserver.
 const MAX_CONSUMPTIONS: usize = 2;
 
-/// The most counters of a set, and that a device takes of one, as upstream has it.
+/// Maximum number of counters of a set, and of those that a device consumes of a set, as in kube-apiserver.
 const MAX_COUNTERS: usize = 32;
 
-/// The most conditions of either sort that binding waits for, as upstream has it.
+/// Maximum number of binding conditions, and of binding failure conditions, as in kube-apiserver.
 const MAX_BINDING_CONDITIONS: usize = 4;
 
 /// The lists of values of an attribute, which the feature gate DRAListTypeAttributes disables.
@@ -69,7 +69,7 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
-/// A device of a slice.
+/// Validates a device of a slice.
 pub(super) fn check(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &mut ErrorList) {
     naming::label(&path.child("name"), view::text(device, &["name"]), errors);
     let count = view::fields(device, &["attributes"]).count() + view::fields(device, &["capacity"]).count();
@@ -95,7 +95,7 @@ pub(super) fn check(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &m
     check_binding_conditions(device, path, errors);
 }
 
-/// A name, and counters by name.
+/// Validates the name of a counter set, and its counters.
 pub(super) fn check_counters(owner: &Value, name_field: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let set = view::text(owner, &[name_field]);
     rules::required_name(&path.child(name_field), set, name::dns1123_label, errors);
@@ -162,7 +162,7 @@ fn check_capacity(device: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Devices say on which nodes they can be used only where the slice leaves it to them.
+/// Validates the node selection of a device, which is allowed only if the slice delegates it to its devices.
 fn check_nodes(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &mut ErrorList) {
     let ways = ["nodeName", "nodeSelector", "allNodes"];
     if !own_nodes {
@@ -183,7 +183,7 @@ fn check_nodes(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Conditions that binding waits for, and those that make it fail.
+/// Validates conditions that binding waits for, and those that make it fail.
 pub(super) fn check_binding_conditions(owner: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let fields = ["bindingConditions", "bindingFailureConditions"];
     let [wanted, failing] = fields.map(|field| view::items(owner, &[field]));

@@ -1,4 +1,4 @@
-//! On which nodes devices can be used.
+//! Fields that select the nodes on which devices can be used.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -8,7 +8,7 @@ use super::naming;
 use crate::kinds::rules;
 use crate::view;
 
-/// A selector of nodes: terms of which one must match.
+/// Validates a node selector, of which one term must match.
 pub(super) fn check_node_selector(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let (terms, path) = (view::items(selector, &["nodeSelectorTerms"]), path.child("nodeSelectorTerms"));
     if terms.is_empty() {
@@ -80,7 +80,7 @@ fn unknown_operator(operator: &str, path: &Path<'_>) -> FieldError {
     FieldError::invalid(&path.child("operator"), BadValue::named(operator), "not a valid selector operator")
 }
 
-/// Which of a few ways of naming nodes are used; those that are must be well formed.
+/// Returns which of the given fields select nodes, and validates those that do.
 pub(super) fn ways_in_use(
     owner: &Value,
     ways: &[&'static str],

@@ -1,4 +1,4 @@
-//! ResourceClaim: the wish for devices, and what came of it.
+//! ResourceClaim: a request for devices, and its allocation.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource}
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of ResourceClaim.
 pub struct ResourceClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -55,7 +55,7 @@ impl Kind for ResourceClaim {
         }
     }
 
-    /// What cannot change was judged when it came.
+    /// Nothing: the spec is immutable, and was validated on creation.
     fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {

@@ -1,4 +1,4 @@
-//! ResourceSlice: some of the devices of a pool.
+//! ResourceSlice: a part of the devices of a pool.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,19 +15,19 @@ use crate::kinds::rules;
 use crate::kinds::storage::driver_name;
 use crate::view;
 
-/// The most devices of a slice, as upstream has it.
+/// Maximum number of devices of a slice, as in kube-apiserver.
 const MAX_DEVICES: usize = 128;
 
-/// The most devices of a slice if they have taints or take from counters, as upstream has it.
+/// Maximum number of devices of a slice if they have taints or consume counters, as in kube-apiserver.
 const MAX_ADVANCED_DEVICES: usize = 64;
 
-/// The most sets of counters of a slice, as upstream has it.
+/// Maximum number of counter sets of a slice, as in kube-apiserver.
 const MAX_COUNTER_SETS: usize = 8;
 
-/// The ways to say on which nodes the devices can be used.
+/// Fields that select the nodes on which the devices can be used.
 const NODE_WAYS: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
 
-/// The kind.
+/// `Kind` implementation of ResourceSlice.
 pub struct ResourceSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -73,7 +73,7 @@ impl Kind for ResourceSlice {
         check_spec(object, None, errors);
     }
 
-    /// Fields that may not change are checked in the middle of the others.
+    /// Includes the immutable fields, whose errors come among the others.
     fn revalidate(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut found = ErrorList::new();
         check_spec(new, Some(old), &mut found);
@@ -162,7 +162,7 @@ fn check_pool(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Exactly one way must be chosen.
+/// Requires that exactly one field selects nodes.
 fn check_nodes(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let empty_name = "must be either unset or set to a non-empty string";
     let used = ways_in_use(spec, &NODE_WAYS, empty_name, path, errors);

@@ -1,4 +1,4 @@
-//! CSIDriver: what a CSI driver can do and wants to know.
+//! CSIDriver: capabilities and requirements of a CSI driver.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -11,16 +11,16 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// Tokens live at least so long, as upstream has it.
+/// Minimum lifetime of tokens, as in kube-apiserver.
 const MIN_TOKEN_SECONDS: i64 = 600;
 
-/// Tokens live at most so long, as upstream has it.
+/// Maximum lifetime of tokens, as in kube-apiserver.
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
-/// How often a node's limits are asked for at most, as upstream has it.
+/// Minimum period between updates of a node's limits, as in kube-apiserver.
 const MIN_UPDATE_PERIOD_SECONDS: i64 = 10;
 
-/// The kind.
+/// `Kind` implementation of CsiDriver.
 pub struct CsiDriver;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -85,7 +85,7 @@ impl Kind for CsiDriver {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        // The first path is misspelled upstream, too.
+        // The first path is misspelled in kube-apiserver, too.
         let fields = [
             ("spec.attachedRequired", "attachRequired", "*b"),
             ("spec.volumeLifecycleModes", "volumeLifecycleModes", "[s"),
@@ -144,7 +144,7 @@ impl Kind for CsiDriver {
     }
 }
 
-/// Removes the field of an alpha feature, unless it is there already.
+/// Removes the field of an alpha feature, unless the stored object has it.
 fn drop_disabled_fields(object: &mut Value, old: Option<&Value>) {
     let field = "preventPodSchedulingIfMissing";
     let used = old.is_some_and(|old| view::at(old, &["spec", field]).is_some());

@@ -12,10 +12,10 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// The longest name that a driver has for a node, as the CSI specification has it.
+/// Maximum length of a driver's ID for a node, as in the CSI specification.
 const NODE_ID_MAX_LENGTH: usize = 256;
 
-/// The kind.
+/// `Kind` implementation of CsiNode.
 pub struct CsiNode;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -76,7 +76,7 @@ impl Kind for CsiNode {
     }
 }
 
-/// A driver without how many volumes it takes, which is all that may change.
+/// The driver without the number of volumes that it supports, its only mutable field.
 fn fixed_part(driver: &Value) -> Value {
     let mut driver = driver.clone();
     if let Value::Object(fields) = &mut driver {
@@ -97,7 +97,7 @@ fn check_driver(driver: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     rules::not_negative(&path.child("allocatable.count"), count, errors);
 }
 
-/// Upstream names the driver, not the key, when a key is wrong.
+/// Validates the topology keys. kube-apiserver reports errors at the driver, not at the key.
 fn check_topology_keys(driver: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let mut seen = BTreeSet::new();
     for key in view::items(driver, &["topologyKeys"]).iter().filter_map(Value::as_str) {

@@ -1,4 +1,4 @@
-//! CSIStorageCapacity: how much storage of a class is left in a topology.
+//! CSIStorageCapacity: storage of a class that is available in a topology.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,13 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of CsiStorageCapacity.
 pub struct CsiStorageCapacity;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     unconditional_update: false,
-    // kube-apiserver's storage of this kind uses none of its printers.
+    // kube-apiserver's storage of this kind does not use any of its printers.
     columns: vec![Column::name(), Column::date("Created At", "when the object was created")],
     storage_version_hash: "xeVl+2Ly1kE=".into(),
     ..Declaration::new(

@@ -1,4 +1,4 @@
-//! StorageClass: how volumes of one sort are made.
+//! StorageClass: how volumes of a class are provisioned.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of StorageClass.
 pub struct StorageClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -102,7 +102,7 @@ impl Kind for StorageClass {
     }
 }
 
-/// Whether claims without a class get this one.
+/// Returns true for the default class, which applies to claims without a class.
 fn is_default(object: &Value) -> bool {
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! VolumeAttributesClass: attributes of a volume that can change while it is used.
+//! VolumeAttributesClass: attributes of volumes that can change while they are used.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// `Kind` implementation of VolumeAttributesClass.
 pub struct VolumeAttributesClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
