@@ -1,4 +1,4 @@
-//! Lease: who holds a lock, and since when.
+//! Lease: who holds something, and since when.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// `Kind` implementation of Lease.
+/// The kind.
 pub struct Lease;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -57,8 +57,8 @@ impl Kind for Lease {
     }
 }
 
-/// Removes the fields of coordinated leader election, which is disabled by default, unless the
-/// stored object has them.
+/// Removes the fields of coordinated leader election, which is off unless asked for, where
+/// they are not there already.
 fn drop_disabled_fields(object: &mut Value, old: Option<&Value>) {
     for field in ["strategy", "preferredHolder"] {
         let used = old.is_some_and(|old| view::at(old, &["spec", field]).is_some());

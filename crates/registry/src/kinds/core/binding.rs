@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::view;
 
-/// `Kind` implementation of Binding.
+/// [`Kind`] of Binding objects.
 pub struct Binding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kind::{Column, Declaration, Kind, Scope, Verbs, texts};
 use crate::view;
 
-/// `Kind` implementation of ComponentStatus.
+/// [`Kind`] of ComponentStatus objects.
 pub struct ComponentStatus;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

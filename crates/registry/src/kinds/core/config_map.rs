@@ -13,7 +13,7 @@ use crate::view;
 /// Maximum size of all values together in bytes, as in kube-apiserver.
 const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
-/// `Kind` implementation of ConfigMap.
+/// [`Kind`] of ConfigMap objects.
 pub struct ConfigMap;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -14,7 +14,7 @@ use crate::view;
 /// Label that names the component that maintains an object.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 
-/// `Kind` implementation of Endpoints.
+/// [`Kind`] of Endpoints objects.
 pub struct Endpoints;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -21,7 +21,7 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 /// Time until an event is deleted, as by default in kube-apiserver (`--event-ttl`).
 const TIME_TO_LIVE: Duration = Duration::from_secs(3600);
 
-/// `Kind` implementation of Event.
+/// [`Kind`] of Event objects.
 pub struct Event;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

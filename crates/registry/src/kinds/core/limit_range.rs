@@ -15,7 +15,7 @@ use crate::view;
 
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
-/// `Kind` implementation of LimitRange.
+/// [`Kind`] of LimitRange objects.
 pub struct LimitRange;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -24,7 +24,7 @@ const STANDARD_FINALIZERS: &[&str] = &[FINALIZER, "orphan", "foregroundDeletion"
 /// Label that repeats the name, so that label selectors can match it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// `Kind` implementation of Namespace.
+/// [`Kind`] of Namespace objects.
 pub struct Namespace;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -12,7 +12,7 @@ use super::{resource_list, rules, taint};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, Verbs, texts};
 use crate::{internal_types, view};
 
-/// `Kind` implementation of Node.
+/// [`Kind`] of Node objects.
 pub struct Node;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -10,7 +10,7 @@ use super::pod_spec::{self, defaults::within};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope};
 use crate::view;
 
-/// `Kind` implementation of PodTemplate.
+/// [`Kind`] of PodTemplate objects.
 pub struct PodTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

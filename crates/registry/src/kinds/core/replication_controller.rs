@@ -15,7 +15,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subres
 use crate::scale::{ScalePaths, ScaleSelector};
 use crate::{internal_types, view};
 
-/// `Kind` implementation of ReplicationController.
+/// [`Kind`] of ReplicationController objects.
 pub struct ReplicationController;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

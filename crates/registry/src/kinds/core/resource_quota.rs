@@ -19,7 +19,7 @@ const EXISTS_ONLY: &[&str] =
 const POD_RESOURCES: &[&str] =
     &["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
 
-/// `Kind` implementation of ResourceQuota.
+/// [`Kind`] of ResourceQuota objects.
 pub struct ResourceQuota;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -19,7 +19,7 @@ const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 /// Annotation with the name of the service account that a token belongs to.
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
-/// `Kind` implementation of Secret.
+/// [`Kind`] of Secret objects.
 pub struct Secret;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -11,7 +11,7 @@ use crate::view;
 /// Deprecated annotation that restricts which secrets pods may mount.
 const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// `Kind` implementation of ServiceAccount.
+/// [`Kind`] of ServiceAccount objects.
 pub struct ServiceAccount;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -21,7 +21,7 @@ const MAX_HINTS: usize = 8;
 /// Label that names the component that maintains an object.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// `Kind` implementation of EndpointSlice.
+/// [`Kind`] of EndpointSlice objects.
 pub struct EndpointSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

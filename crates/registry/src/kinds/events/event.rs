@@ -45,7 +45,7 @@ const IMMUTABLE: [(&str, &str); 14] = [
     ("reportingInstance", "s"),
 ];
 
-/// `Kind` implementation of Event.
+/// [`Kind`] of Event objects.
 pub struct Event;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

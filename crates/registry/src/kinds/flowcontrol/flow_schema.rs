@@ -17,7 +17,7 @@ const DEFAULT_PRECEDENCE: i64 = 1000;
 /// Lowest precedence, which is the highest number, as in kube-apiserver.
 const MAX_PRECEDENCE: i64 = 10_000;
 
-/// `Kind` implementation of FlowSchema.
+/// [`Kind`] of FlowSchema objects.
 pub struct FlowSchema;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -25,7 +25,7 @@ const MAX_HASH_BITS: f64 = 60.0;
 /// Annotation that is only valid in an older version of the API.
 const ZERO_SHARES_ANNOTATION: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-/// `Kind` implementation of PriorityLevelConfiguration.
+/// [`Kind`] of PriorityLevelConfiguration objects.
 pub struct PriorityLevelConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -8,7 +8,7 @@ use super::{GROUP, cells, columns};
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::view;
 
-/// `Kind` implementation of NodeMetrics.
+/// [`Kind`] of NodeMetrics objects.
 pub struct NodeMetrics;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -16,7 +16,7 @@ use crate::{internal_types, view};
 /// Annotation that preceded the field `ingressClassName`.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// `Kind` implementation of Ingress.
+/// [`Kind`] of Ingress objects.
 pub struct Ingress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

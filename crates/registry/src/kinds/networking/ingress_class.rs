@@ -15,7 +15,7 @@ const MAX_CONTROLLER_BYTES: usize = 250;
 /// Annotation of the default class, which applies to ingresses without a class.
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 
-/// `Kind` implementation of IngressClass.
+/// [`Kind`] of IngressClass objects.
 pub struct IngressClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Kind, NameRule, Scope, texts};
 use crate::kinds::core::rules;
 use crate::view;
 
-/// `Kind` implementation of IpAddress.
+/// [`Kind`] of IPAddress objects.
 pub struct IpAddress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -16,7 +16,7 @@ const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 const POLICY_TYPES: &[&str] = &["Ingress", "Egress"];
 
-/// `Kind` implementation of NetworkPolicy.
+/// [`Kind`] of NetworkPolicy objects.
 pub struct NetworkPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

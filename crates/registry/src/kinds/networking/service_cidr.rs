@@ -12,7 +12,7 @@ use crate::kinds::core::rules;
 use crate::network::AddressRange;
 use crate::{internal_types, view};
 
-/// `Kind` implementation of ServiceCidr.
+/// [`Kind`] of ServiceCIDR objects.
 pub struct ServiceCidr;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

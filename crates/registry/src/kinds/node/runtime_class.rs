@@ -11,7 +11,7 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// `Kind` implementation of RuntimeClass.
+/// [`Kind`] of RuntimeClass objects.
 pub struct RuntimeClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -12,7 +12,7 @@ use crate::kinds::core::label_selector;
 use crate::kinds::{conditions, rules};
 use crate::{internal_types, view};
 
-/// `Kind` implementation of PodDisruptionBudget.
+/// [`Kind`] of PodDisruptionBudget objects.
 pub struct PodDisruptionBudget;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

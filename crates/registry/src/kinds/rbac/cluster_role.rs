@@ -11,7 +11,7 @@ use crate::kinds::core::label_selector;
 use crate::kinds::rules;
 use crate::view;
 
-/// `Kind` implementation of ClusterRole.
+/// [`Kind`] of ClusterRole objects.
 pub struct ClusterRole;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

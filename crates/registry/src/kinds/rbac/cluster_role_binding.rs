@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{GROUP, binding};
 use crate::kind::{Declaration, Kind, NameRule, Scope};
 
-/// `Kind` implementation of ClusterRoleBinding.
+/// [`Kind`] of ClusterRoleBinding objects.
 pub struct ClusterRoleBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -9,7 +9,7 @@ use super::{GROUP, policy_rule};
 use crate::kind::{Declaration, Kind, NameRule, Scope};
 use crate::kinds::rules;
 
-/// `Kind` implementation of Role.
+/// [`Kind`] of Role objects.
 pub struct Role;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

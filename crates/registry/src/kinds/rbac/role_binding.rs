@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{GROUP, binding};
 use crate::kind::{Declaration, Kind, NameRule, Scope};
 
-/// `Kind` implementation of RoleBinding.
+/// [`Kind`] of RoleBinding objects.
 pub struct RoleBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -11,7 +11,7 @@ use super::lists::check_list;
 use crate::kind::{Declaration, Generation, Kind, NameRule, Scope};
 use crate::view;
 
-/// `Kind` implementation of DeviceClass.
+/// [`Kind`] of DeviceClass objects.
 pub struct DeviceClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -11,7 +11,7 @@ use crate::kind::{Column, Declaration, Kind, Scope, StatusMetadata, Subresource}
 use crate::kinds::rules;
 use crate::view;
 
-/// `Kind` implementation of ResourceClaim.
+/// [`Kind`] of ResourceClaim objects.
 pub struct ResourceClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

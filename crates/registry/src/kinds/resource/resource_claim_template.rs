@@ -11,7 +11,7 @@ use crate::kinds::core::pod_spec::claim_template::validate_template_metadata;
 use crate::kinds::rules;
 use crate::view;
 
-/// `Kind` implementation of ResourceClaimTemplate.
+/// [`Kind`] of ResourceClaimTemplate objects.
 pub struct ResourceClaimTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

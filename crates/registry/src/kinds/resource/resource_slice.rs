@@ -27,7 +27,7 @@ const MAX_COUNTER_SETS: usize = 8;
 /// Fields that select the nodes on which the devices can be used.
 const NODE_WAYS: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
 
-/// `Kind` implementation of ResourceSlice.
+/// [`Kind`] of ResourceSlice objects.
 pub struct ResourceSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -21,7 +21,7 @@ const SYSTEM_CLASSES: [(&str, i64); 2] = [
     ("system-cluster-critical", 2 * HIGHEST_USER_PRIORITY),
 ];
 
-/// `Kind` implementation of PriorityClass.
+/// [`Kind`] of PriorityClass objects.
 pub struct PriorityClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

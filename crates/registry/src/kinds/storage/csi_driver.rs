@@ -20,7 +20,7 @@ const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 /// Minimum period between updates of a node's limits, as in kube-apiserver.
 const MIN_UPDATE_PERIOD_SECONDS: i64 = 10;
 
-/// `Kind` implementation of CsiDriver.
+/// [`Kind`] of CSIDriver objects.
 pub struct CsiDriver;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

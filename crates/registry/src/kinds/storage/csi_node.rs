@@ -15,7 +15,7 @@ use crate::view;
 /// Maximum length of a driver's ID for a node, as in the CSI specification.
 const NODE_ID_MAX_LENGTH: usize = 256;
 
-/// `Kind` implementation of CsiNode.
+/// [`Kind`] of CSINode objects.
 pub struct CsiNode;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -11,7 +11,7 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// `Kind` implementation of CsiStorageCapacity.
+/// [`Kind`] of CSIStorageCapacity objects.
 pub struct CsiStorageCapacity;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

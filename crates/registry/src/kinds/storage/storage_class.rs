@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// `Kind` implementation of StorageClass.
+/// [`Kind`] of StorageClass objects.
 pub struct StorageClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

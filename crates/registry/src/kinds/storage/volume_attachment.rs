@@ -15,7 +15,7 @@ use crate::view;
 /// Maximum length of an error message, as in kube-apiserver.
 const ERROR_MESSAGE_MAX_LENGTH: usize = 1024;
 
-/// `Kind` implementation of VolumeAttachment.
+/// [`Kind`] of VolumeAttachment objects.
 pub struct VolumeAttachment;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -43,7 +43,7 @@ const RENAMED_LABELS: &[(&str, &str)] = &[
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// `Kind` implementation of PersistentVolume.
+/// [`Kind`] of PersistentVolume objects.
 pub struct PersistentVolume;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -18,7 +18,7 @@ use crate::view;
 
 const STORAGE_REQUEST: &[&str] = &["spec", "resources", "requests", "storage"];
 
-/// `Kind` implementation of PersistentVolumeClaim.
+/// [`Kind`] of PersistentVolumeClaim objects.
 pub struct PersistentVolumeClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -41,7 +41,7 @@ use super::pod_spec::{self, annotation, container};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, Verbs, texts};
 use crate::view;
 
-/// `Kind` implementation of Pod.
+/// [`Kind`] of Pod objects.
 pub struct Pod;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -35,7 +35,7 @@ use transition::{keep_allocated, unite_cluster_ips};
 /// Default timeout of session affinity by client IP.
 const AFFINITY_SECONDS: i64 = 10_800;
 
-/// `Kind` implementation of Service.
+/// [`Kind`] of Service objects.
 pub struct Service;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
