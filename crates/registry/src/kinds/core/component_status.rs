@@ -18,9 +18,9 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deprecated: Some("v1 ComponentStatus is deprecated in v1.19+".into()),
     columns: vec![
         Column::name(),
-        Column::text("Status", "whether it is healthy"),
-        Column::text("Message", "what it says"),
-        Column::text("Error", "what is wrong"),
+        Column::text("Status", "health of the component"),
+        Column::text("Message", "health message of the component"),
+        Column::text("Error", "error of the health check"),
     ],
     ..Declaration::new("", &["v1"], "ComponentStatus", "componentstatuses", "componentstatus", Scope::Cluster)
 });

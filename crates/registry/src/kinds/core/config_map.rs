@@ -19,7 +19,7 @@ pub struct ConfigMap;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     short_names: texts(&["cm"]),
-    columns: vec![Column::name(), Column::text("Data", "how many keys it has"), Column::age()],
+    columns: vec![Column::name(), Column::text("Data", "number of keys"), Column::age()],
     storage_version_hash: "qFsyl6wFWjQ=".into(),
     ..Declaration::new("", &["v1"], "ConfigMap", "configmaps", "configmap", Scope::Namespaced)
 });

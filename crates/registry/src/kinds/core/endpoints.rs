@@ -24,7 +24,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into()),
     columns: vec![
         Column::name(),
-        Column::text("Endpoints", "the first addresses that answer"),
+        Column::text("Endpoints", "first addresses and ports that are ready"),
         Column::age(),
     ],
     storage_version_hash: "fWeeMqaN/OA=".into(),

@@ -59,15 +59,15 @@ pub(crate) fn declaration(group: &'static str) -> Declaration {
 
 fn columns() -> Vec<Column> {
     vec![
-        Column::text("Last Seen", "when it happened last"),
-        Column::text("Type", "whether it is normal or a warning"),
-        Column::text("Reason", "what happened, in one word"),
-        Column::text("Object", "what it happened to"),
-        Column::text("Subobject", "the part that it happened to").wide(),
-        Column::text("Source", "who says so").wide(),
-        Column::text("Message", "what happened"),
-        Column::text("First Seen", "when it happened first").wide(),
-        Column::text("Count", "how often it happened").wide(),
+        Column::text("Last Seen", "time since the last occurrence"),
+        Column::text("Type", "type of the event: Normal or Warning"),
+        Column::text("Reason", "short, machine-readable reason"),
+        Column::text("Object", "object that the event is about"),
+        Column::text("Subobject", "field path within the object").wide(),
+        Column::text("Source", "component that reports the event").wide(),
+        Column::text("Message", "human-readable description"),
+        Column::text("First Seen", "time since the first occurrence").wide(),
+        Column::text("Count", "number of occurrences").wide(),
         Column::name().wide(),
     ]
 }

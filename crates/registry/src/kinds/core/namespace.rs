@@ -41,7 +41,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     selectable_fields: texts(&["status.phase"]),
     columns: vec![
         Column::name(),
-        Column::text("Status", "whether it is in use or being deleted"),
+        Column::text("Status", "phase of the namespace: Active or Terminating"),
         Column::age(),
     ],
     storage_version_hash: "Q3oi5N2YM8M=".into(),

@@ -28,8 +28,8 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deletion_returns_object: true,
     columns: vec![
         Column::name(),
-        Column::text("Request", "what of each resource is requested, and how much may be"),
-        Column::text("Limit", "how much of each resource containers are limited to, and how much may be"),
+        Column::text("Request", "usage and limit of each resource, except of limits.*"),
+        Column::text("Limit", "usage and limit of each limits.* resource"),
         Column::age(),
     ],
     storage_version_hash: "8uhSgffRX6w=".into(),

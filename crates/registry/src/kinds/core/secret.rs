@@ -27,8 +27,8 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     selectable_fields: texts(&["type"]),
     columns: vec![
         Column::name(),
-        Column::text("Type", "what the data is for"),
-        Column::text("Data", "how many keys it has"),
+        Column::text("Type", "type of the secret"),
+        Column::text("Data", "number of keys"),
         Column::age(),
     ],
     storage_version_hash: "S6u1pOWzb84=".into(),

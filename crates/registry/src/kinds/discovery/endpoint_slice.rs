@@ -30,9 +30,9 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::ContentAndLabels,
     columns: vec![
         Column::name(),
-        Column::text("AddressType", "what the addresses are"),
-        Column::text("Ports", "the first ports on which they answer"),
-        Column::text("Endpoints", "the first addresses"),
+        Column::text("AddressType", "type of the addresses"),
+        Column::text("Ports", "first ports"),
+        Column::text("Endpoints", "first addresses of the endpoints"),
         Column::age(),
     ],
     storage_version_hash: "qgS0xkrxYAI=".into(),

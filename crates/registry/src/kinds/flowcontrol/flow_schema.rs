@@ -28,11 +28,11 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: vec![
         Column::name(),
-        Column::text("PriorityLevel", "the level at which its requests are served"),
-        Column::text("MatchingPrecedence", "the lower, the earlier it is asked whether it matches"),
-        Column::text("DistinguisherMethod", "how its requests are told apart into flows"),
+        Column::text("PriorityLevel", "priority level of matching requests"),
+        Column::text("MatchingPrecedence", "precedence; schemas with a lower number match first"),
+        Column::text("DistinguisherMethod", "method that divides requests into flows"),
         Column::age(),
-        Column::text("MissingPL", "whether the level does not exist"),
+        Column::text("MissingPL", "whether the priority level is missing"),
     ],
     storage_version_hash: "GJVAJZSZBIw=".into(),
     ..Declaration::new(

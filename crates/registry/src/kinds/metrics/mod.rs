@@ -18,7 +18,7 @@ pub const GROUP: &str = "metrics.k8s.io";
 fn columns() -> Vec<Column> {
     let quantity =
         |name, description| Column { format: "quantity".into(), ..Column::text(name, description) };
-    let window = Column::text("Window", "the time over which it was measured");
+    let window = Column::text("Window", "time interval of the measurement");
     vec![
         Column::name(),
         quantity("cpu", "how much of the processors"),

@@ -23,8 +23,8 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: vec![
         Column::name(),
-        Column::text("Controller", "who serves ingresses of this class"),
-        Column::text("Parameters", "where its settings are"),
+        Column::text("Controller", "controller that implements the class"),
+        Column::text("Parameters", "reference to the parameters of the class"),
         Column::age(),
     ],
     storage_version_hash: "l/iqIbDgFyQ=".into(),

@@ -17,7 +17,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     short_names: texts(&["ip"]),
     names: NameRule::IpAddress,
-    columns: vec![Column::name(), Column::text("ParentRef", "whose address it is")],
+    columns: vec![Column::name(), Column::text("ParentRef", "object that the address is allocated to")],
     storage_version_hash: "3f/plJFChNE=".into(),
     ..Declaration::new("networking.k8s.io", &["v1"], "IPAddress", "ipaddresses", "ipaddress", Scope::Cluster)
 });

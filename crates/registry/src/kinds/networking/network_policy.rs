@@ -22,7 +22,7 @@ pub struct NetworkPolicy;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["netpol"]),
     generation: Generation::Spec,
-    columns: vec![Column::name(), Column::text("Pod-Selector", "which pods it is for"), Column::age()],
+    columns: vec![Column::name(), Column::text("Pod-Selector", "label selector of the pods"), Column::age()],
     storage_version_hash: "YpfwF18m1G8=".into(),
     ..Declaration::new(
         "networking.k8s.io",

@@ -18,7 +18,7 @@ pub struct ServiceCidr;
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     subresources: vec![Subresource::status("ServiceCIDR")],
     status_metadata: StatusMetadata::Kept,
-    columns: vec![Column::name(), Column::text("CIDRs", "the ranges, one for each family"), Column::age()],
+    columns: vec![Column::name(), Column::text("CIDRs", "address ranges, one per IP family"), Column::age()],
     storage_version_hash: "gNLvruQhW2g=".into(),
     ..Declaration::new(
         "networking.k8s.io",

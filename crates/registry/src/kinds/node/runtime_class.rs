@@ -21,7 +21,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     create_on_update: true,
     columns: vec![
         Column::name(),
-        Column::text("Handler", "the name that the runtime has for its configuration"),
+        Column::text("Handler", "name of the runtime handler on nodes"),
         Column::age(),
     ],
     storage_version_hash: "WQTu1GL3T2Q=".into(),

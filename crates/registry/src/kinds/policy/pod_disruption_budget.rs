@@ -26,9 +26,9 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     unconditional_update: false,
     columns: vec![
         Column::name(),
-        Column::text("Min Available", "how many pods must stay, or which part of them"),
-        Column::text("Max Unavailable", "how many pods may be gone, or which part of them"),
-        Column::integer("Allowed Disruptions", "how many pods may be evicted now"),
+        Column::text("Min Available", "minimum number or percentage of available pods"),
+        Column::text("Max Unavailable", "maximum number or percentage of unavailable pods"),
+        Column::integer("Allowed Disruptions", "number of pods that may be evicted now"),
         Column::age(),
     ],
     storage_version_hash: "EVWiDmWqyJw=".into(),

@@ -14,11 +14,11 @@ use crate::{internal_types, view};
 pub(super) fn columns() -> Vec<Column> {
     vec![
         Column::name(),
-        Column::text("Role", "the role that is given"),
+        Column::text("Role", "role that the binding grants"),
         Column::age(),
-        Column::text("Users", "the users it is given to").wide(),
-        Column::text("Groups", "the groups it is given to").wide(),
-        Column::text("ServiceAccounts", "the service accounts it is given to").wide(),
+        Column::text("Users", "users that get the role").wide(),
+        Column::text("Groups", "groups that get the role").wide(),
+        Column::text("ServiceAccounts", "service accounts that get the role").wide(),
     ]
 }
 

@@ -30,10 +30,10 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: vec![
         Column::name(),
-        Column::integer("Value", "the priority that pods of the class get"),
-        Column::boolean("Global-Default", "whether pods without a class get this one"),
+        Column::integer("Value", "priority of pods of the class"),
+        Column::boolean("Global-Default", "whether it is the default class"),
         Column::age(),
-        Column::text("PreemptionPolicy", "whether its pods may drive out others"),
+        Column::text("PreemptionPolicy", "preemption policy of pods of the class"),
     ],
     storage_version_hash: "1QwjyaZjj3Y=".into(),
     ..Declaration::new(

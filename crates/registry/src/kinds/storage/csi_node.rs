@@ -23,7 +23,11 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     unconditional_update: false,
     deletion_returns_object: true,
-    columns: vec![Column::name(), Column::integer("Drivers", "how many drivers the node has"), Column::age()],
+    columns: vec![
+        Column::name(),
+        Column::integer("Drivers", "number of CSI drivers on the node"),
+        Column::age(),
+    ],
     storage_version_hash: "Pe62DkZtjuo=".into(),
     ..Declaration::new("storage.k8s.io", &["v1"], "CSINode", "csinodes", "csinode", Scope::Cluster)
 });

@@ -18,7 +18,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     unconditional_update: false,
     // kube-apiserver's storage of this kind does not use any of its printers.
-    columns: vec![Column::name(), Column::date("Created At", "when the object was created")],
+    columns: vec![Column::name(), Column::date("Created At", "creation time of the object")],
     storage_version_hash: "xeVl+2Ly1kE=".into(),
     ..Declaration::new(
         "storage.k8s.io",

@@ -17,11 +17,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     short_names: texts(&["vac"]),
     deletion_returns_object: true,
-    columns: vec![
-        Column::name(),
-        Column::text("DriverName", "which CSI driver understands the parameters"),
-        Column::age(),
-    ],
+    columns: vec![Column::name(), Column::text("DriverName", "CSI driver of the class"), Column::age()],
     storage_version_hash: "tIjydgKBC5w=".into(),
     reports_changes_first: true,
     ..Declaration::new(

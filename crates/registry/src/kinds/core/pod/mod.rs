@@ -95,15 +95,14 @@ fn subresources() -> Vec<Subresource> {
 fn columns() -> Vec<Column> {
     vec![
         Column::name(),
-        Column::text("Ready", "how many of its containers are ready, of how many"),
-        Column::text("Status", "what the pod as a whole is doing, or why it is not"),
-        Column::text("Restarts", "how often containers were restarted, and when last"),
+        Column::text("Ready", "ready containers and all containers"),
+        Column::text("Status", "aggregated status of the pod's containers"),
+        Column::text("Restarts", "number of container restarts, and time since the last one"),
         Column::age(),
-        Column::text("IP", "the address of the pod, once it has one").wide(),
-        Column::text("Node", "the node that runs the pod, once it has one").wide(),
-        Column::text("Nominated Node", "the node where room is being made for the pod").wide(),
-        Column::text("Readiness Gates", "how many of the further conditions of readiness hold, of how many")
-            .wide(),
+        Column::text("IP", "first IP address of the pod").wide(),
+        Column::text("Node", "node that the pod is bound to").wide(),
+        Column::text("Nominated Node", "node where other pods are preempted for the pod").wide(),
+        Column::text("Readiness Gates", "fulfilled readiness gates and all readiness gates").wide(),
     ]
 }
 

@@ -55,12 +55,12 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     selectable_fields: texts(&["spec.clusterIP", "spec.type"]),
     columns: vec![
         Column::name(),
-        Column::text("Type", "how it is reached"),
-        Column::text("Cluster-IP", "its address within the cluster"),
-        Column::text("External-IP", "its addresses outside of the cluster"),
-        Column::text("Port(s)", "its ports, with those of the nodes"),
+        Column::text("Type", "type of the service"),
+        Column::text("Cluster-IP", "cluster IP address"),
+        Column::text("External-IP", "external IP addresses"),
+        Column::text("Port(s)", "ports and node ports"),
         Column::age(),
-        Column::text("Selector", "the labels of its pods").wide(),
+        Column::text("Selector", "label selector of the pods").wide(),
     ],
     storage_version_hash: "0/CO1lhkEBI=".into(),
     ..Declaration::new("", &["v1"], "Service", "services", "service", Scope::Namespaced)
