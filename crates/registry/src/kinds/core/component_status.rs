@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_to_be_healthy_is_not_called_so() {
+    fn status_column_is_healthy_only_for_a_true_condition() {
         let status =
             |conditions: Value| ComponentStatus.cells(&json!({"conditions": conditions}), 0)[1].clone();
         assert_eq!(status(json!([])), "Unknown");

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_immutable_one_stays_as_it_is() {
+    fn immutable_config_map_update_is_rejected() {
         let old = json!({"immutable": true, "data": {"a": "1"}});
         for (patch, field) in
             [(json!({"data": {"a": "2"}}), "data"), (json!({"immutable": null}), "immutable")]

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_older_and_newer_events() {
+    fn table_rows_cover_older_and_newer_events() {
         let older = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "source": {"component": "kubelet", "host": "n"}, "message": " m\n", "count": 4});
         let cells = Event.cells(&older, 0);
         assert_eq!(cells[3..7], [json!("pod/p"), json!(""), json!("kubelet, n"), json!("m")]);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_is_who_reports() {
+    fn source_field_falls_back_to_the_reporting_component() {
         let event = json!({"reportingComponent": "c", "involvedObject": {"kind": "Pod"}});
         assert_eq!(Event.selectable_value(&event, "source"), "c");
         assert_eq!(Event.selectable_value(&event, "involvedObject.kind"), "Pod");

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_selectors_are_refused() {
+    fn selector_with_unknown_operator_is_rejected() {
         let mut errors = ErrorList::new();
         let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
         validate(&selector, &Path::root("spec.selector"), &mut errors);

@@ -162,10 +162,10 @@ impl Amounts {
             if let (Some(low_amount), Some(high_amount)) = (low.0, high.0)
                 && low_amount > high_amount
             {
-                let shown = resource_list::shown(if shows_low { low_amount } else { high_amount });
+                let bad_value = resource_list::bad_value(if shows_low { low_amount } else { high_amount });
                 let detail =
                     format!("{} value {low_amount} is greater than {} value {high_amount}", low.1, high.1);
-                errors.push(FieldError::invalid(&path.child(list).key(name), shown, detail));
+                errors.push(FieldError::invalid(&path.child(list).key(name), bad_value, detail));
             }
         };
         let (min, max) = ((&self.min, "min"), (&self.max, "max"));
@@ -183,7 +183,7 @@ impl Amounts {
             let detail =
                 format!("default value {default} must equal to defaultRequest value {request} in {name}");
             let path = path.child("defaultRequest");
-            errors.push(FieldError::invalid(&path.key(name), resource_list::shown(request), detail));
+            errors.push(FieldError::invalid(&path.key(name), resource_list::bad_value(request), detail));
         }
     }
 
@@ -193,13 +193,13 @@ impl Amounts {
         let path = path.key(name);
         if *ratio < Quantity::new(1, Format::DecimalSi) {
             let detail = format!("ratio {ratio} is less than 1");
-            errors.push(FieldError::invalid(&path, resource_list::shown(ratio), detail));
+            errors.push(FieldError::invalid(&path, resource_list::bad_value(ratio), detail));
         }
         if let (Some(min), Some(max)) = (&self.min, &self.max) {
             let limit = float(max) / float(min);
             if float(ratio) > limit {
                 let detail = format!("ratio {ratio} is greater than max/min = {limit:.6}");
-                errors.push(FieldError::invalid(&path, resource_list::shown(ratio), detail));
+                errors.push(FieldError::invalid(&path, resource_list::bad_value(ratio), detail));
             }
         }
     }
@@ -297,7 +297,7 @@ mod tests {
     use crate::samples::errors_on_create;
 
     #[test]
-    fn defaults_come_from_the_bounds() {
+    fn missing_defaults_are_taken_from_the_bounds() {
         let mut range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}]}});
         LimitRange.set_defaults(&mut range);
         let limit = &range["spec"]["limits"][0];
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_those_that_clients_know() {
+    fn messages_match_kube_apiserver() {
         let range = json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}, "min": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "500m"}}]}});
         assert_eq!(
             errors_on_create(&LimitRange, &range).to_string(),

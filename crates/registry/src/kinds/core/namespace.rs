@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_one_is_active_and_has_the_finalizer() {
+    fn new_namespace_is_active_and_has_the_finalizer() {
         let mut namespace = json!({"metadata": {"name": "blue"}});
         Namespace.set_defaults(&mut namespace);
         Namespace.prepare_for_create(&mut namespace, Time(0));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_leave_the_finalizers_alone() {
+    fn update_keeps_the_finalizers() {
         let old = json!({"spec": {"finalizers": ["kubernetes"]}});
         let mut new = json!({"metadata": {"name": "blue"}});
         Namespace.prepare_for_update(&mut new, &old);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_phase_follows_the_deletion() {
+    fn phase_must_match_the_deletion_timestamp() {
         let check = |namespace: Value| {
             let mut errors = ErrorList::new();
             Namespace.validate_status_update(&namespace, &namespace, &mut errors);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subresource_names_the_finalizer_that_is_wrong() {
+    fn finalize_error_names_the_invalid_finalizer() {
         let mut errors = ErrorList::new();
         let namespace = json!({"spec": {"finalizers": ["kubernetes", "own"]}});
         Namespace.validate_part_update("finalize", &namespace, &namespace, &mut errors);

@@ -50,7 +50,7 @@ impl Kind for Node {
     }
 
     fn set_defaults(&self, object: &mut Value) {
-        unite_pod_cidrs(object);
+        sync_pod_cidrs(object);
         if let Some(capacity) = view::at(object, &["status", "capacity"]).cloned() {
             view::set_default(&mut object["status"], "allocatable", || capacity);
         }
@@ -143,7 +143,7 @@ impl Kind for Node {
 }
 
 /// Makes `podCIDR`, the older field, equal to the first of `podCIDRs`. Where they differ, `podCIDR` wins.
-fn unite_pod_cidrs(object: &mut Value) {
+fn sync_pod_cidrs(object: &mut Value) {
     let first = view::items(object, &["spec", "podCIDRs"]).first().and_then(Value::as_str).map(str::to_owned);
     let single = view::text(object, &["spec", "podCIDR"]).to_owned();
     match first {
@@ -166,7 +166,7 @@ fn check_update(new: &Value, old: &Value, errors: &mut ErrorList) {
     check_resources(new, errors);
     check_declared_features(new, errors);
     check_addresses(new, errors);
-    check_identity_stays(new, old, errors);
+    check_identity_unchanged(new, old, errors);
     check_taints(new, errors);
     if view::text(new, &["spec", "externalID"]) != view::text(old, &["spec", "externalID"]) {
         errors.push(FieldError::forbidden(&Path::root("spec.externalID"), "may not be updated"));
@@ -174,7 +174,7 @@ fn check_update(new: &Value, old: &Value, errors: &mut ErrorList) {
 }
 
 /// Checks that pod CIDRs and provider ID do not change once they are set.
-fn check_identity_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+fn check_identity_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
     let may_not = |what: &str| format!("node updates may not change {what} except from \"\" to valid");
     let [new_cidrs, old_cidrs] = [new, old].map(|node| view::items(node, &["spec", "podCIDRs"]));
     let changed = old_cidrs.iter().zip(new_cidrs).filter(|(old, new)| old != new).count();
@@ -237,10 +237,10 @@ fn check_declared_features(object: &Value, errors: &mut ErrorList) {
 }
 
 fn feature_problem(feature: &str) -> Option<String> {
-    let shown = quoted(feature);
+    let printed = quoted(feature);
     let max = name::DNS1123_SUBDOMAIN_MAX_LENGTH;
     if feature.len() > max {
-        return Some(format!("invalid feature name {shown}: must be no more than {max} characters"));
+        return Some(format!("invalid feature name {printed}: must be no more than {max} characters"));
     }
     let mut segments = feature.split('/').enumerate();
     let fine = segments.all(|(index, segment)| {
@@ -250,7 +250,7 @@ fn feature_problem(feature: &str) -> Option<String> {
     });
     (!fine).then(|| {
         format!(
-            "invalid feature name {shown}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            "invalid feature name {printed}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
         )
     })
 }
@@ -381,21 +381,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_older_name_of_the_first_block_wins() {
-        let united = |spec: Value| {
+    fn pod_cidr_wins_over_different_pod_cidrs() {
+        let synced = |spec: Value| {
             let mut node = json!({"spec": spec});
             Node.set_defaults(&mut node);
             node["spec"].clone()
         };
         let both = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]});
-        assert_eq!(united(json!({"podCIDR": "10.0.0.0/24"})), both);
-        assert_eq!(united(json!({"podCIDRs": ["10.0.0.0/24"]})), both);
-        assert_eq!(united(json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.9.0.0/24"]})), both);
-        assert_eq!(united(json!({})), json!({}));
+        assert_eq!(synced(json!({"podCIDR": "10.0.0.0/24"})), both);
+        assert_eq!(synced(json!({"podCIDRs": ["10.0.0.0/24"]})), both);
+        assert_eq!(synced(json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.9.0.0/24"]})), both);
+        assert_eq!(synced(json!({})), json!({}));
     }
 
     #[test]
-    fn tables_show_status_and_roles() {
+    fn table_row_shows_status_and_roles() {
         let node = json!({
             "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": ""}},
             "spec": {"unschedulable": true},
@@ -419,9 +419,9 @@ mod tests {
         let node = json!({"spec": {"podCIDRs": ["10.0.0.0/24", "x"]}});
         let mut errors = ErrorList::new();
         Node.validate(&node, &mut errors);
-        let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let printed: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
-            shown[1..],
+            printed[1..],
             [
                 "spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with \
                  error:invalid CIDR[1]: <nil> (invalid CIDR address: x)",
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_stands_there_once() {
+    fn duplicate_address_is_rejected() {
         let address = json!({"type": "InternalIP", "address": "10.0.0.2"});
         let node = json!({"status": {"addresses": [address, address]}});
         let mut errors = ErrorList::new();

@@ -111,8 +111,8 @@ impl Kind for ReplicationController {
         }
         let is_changed = old.is_none_or(|old| old.get("spec") != new.get("spec"));
         // kube-apiserver warns about the old template instead of the new one.
-        let told = old.unwrap_or(new);
-        if let Some(template) = view::at(told, &["spec", "template"]).filter(|_| is_changed) {
+        let warned = old.unwrap_or(new);
+        if let Some(template) = view::at(warned, &["spec", "template"]).filter(|_| is_changed) {
             warnings.extend(pod_spec::template_warnings(template, &Path::root("spec.template")));
         }
         warnings
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_come_from_the_template() {
+    fn labels_and_selector_default_to_the_template_labels() {
         let mut object = samples().valid.remove(1);
         ReplicationController.set_defaults(&mut object);
         assert_eq!(object["spec"]["selector"], json!({"app": "web"}));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_fit_together() {
+    fn inconsistent_counts_are_rejected() {
         let mut errors = ErrorList::new();
         status(
             &json!({"replicas": 1, "readyReplicas": 2, "availableReplicas": 1}),

@@ -58,7 +58,7 @@ pub(crate) fn amounts<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Ite
 }
 
 /// Formats an amount for messages.
-pub(crate) fn shown(quantity: &Quantity) -> BadValue {
+pub(crate) fn bad_value(quantity: &Quantity) -> BadValue {
     BadValue::named(&quantity.to_string())
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn check_amount(name: &str, amount: &Quantity, path: &Path<'_>, error
         errors.push(FieldError::invalid(path, amount.to_string(), detail));
     }
     if (INTEGER.contains(&name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
-        errors.push(FieldError::invalid(path, shown(amount), "must be an integer"));
+        errors.push(FieldError::invalid(path, bad_value(amount), "must be an integer"));
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn names_belong_to_kubernetes_or_to_somebody() {
+    fn container_resource_name_must_be_standard_or_extended() {
         let check = |name: &str| {
             let mut errors = ErrorList::new();
             check_container_name(name, &Path::root("max"), &mut errors);

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_have_their_own_column() {
+    fn table_row_shows_limits_in_their_own_column() {
         let quota = json!({"status": {"hard": {"limits.cpu": "2", "pods": "3"}, "used": {"pods": "1"}}});
         let cells = ResourceQuota.cells(&quota, 0);
         assert_eq!(cells[1], "pods: 1/3");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_above_limits_are_warned_of() {
+    fn request_above_limit_causes_a_warning() {
         let quota = json!({"spec": {"hard": {"cpu": "2", "limits.cpu": "1"}}});
         assert_eq!(
             ResourceQuota.warnings(&quota, None),

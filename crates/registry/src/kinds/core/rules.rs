@@ -103,7 +103,7 @@ pub(crate) fn labels(object: &Value, field: &[&str], path: &Path<'_>, errors: &m
 }
 
 /// Formats a map of labels for a table cell.
-pub(crate) fn shown_labels(object: &Value, field: &[&str]) -> String {
+pub(crate) fn labels_cell(object: &Value, field: &[&str]) -> String {
     let labels = view::fields(object, field);
     let labels: Vec<_> =
         labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
@@ -117,9 +117,9 @@ pub(crate) fn or<'a>(text: impl Into<Cow<'a, str>>, otherwise: &'a str) -> Strin
 }
 
 /// Joins the first items with commas, and adds the number of omitted ones.
-pub(crate) fn shown_list(items: &[String], count: usize, max: usize) -> String {
-    let shown = items.join(",");
-    if count > max { format!("{shown} + {} more...", count - max) } else { shown }
+pub(crate) fn list_cell(items: &[String], count: usize, max: usize) -> String {
+    let joined = items.join(",");
+    if count > max { format!("{joined} + {} more...", count - max) } else { joined }
 }
 
 /// Validates a port number or name.
@@ -252,7 +252,7 @@ pub(crate) fn set_load_balancer_default(object: &mut Value) {
 }
 
 /// Formats the addresses of a load balancer for a table cell.
-pub(crate) fn shown_load_balancer(object: &Value) -> String {
+pub(crate) fn load_balancer_cell(object: &Value) -> String {
     let mut addresses: Vec<&str> = view::items(object, &["status", "loadBalancer", "ingress"])
         .iter()
         .map(|ingress| (view::text(ingress, &["ip"]), view::text(ingress, &["hostname"])))
@@ -270,24 +270,27 @@ mod tests {
 
     use super::*;
 
-    fn complaint(ip: &str) -> String {
+    fn validation_error(ip: &str) -> String {
         let mut errors = ErrorList::new();
         endpoint_ip(ip, &Path::root("ip"), &mut errors);
         errors.to_string()
     }
 
     #[test]
-    fn addresses_that_reach_nobody_are_refused() {
-        assert_eq!(complaint("10.0.0.1"), "");
-        assert_eq!(complaint("0.0.0.0"), r#"ip: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)"#);
-        assert!(complaint("127.0.0.2").contains("loopback"));
-        assert!(complaint("fe80::1").contains("link-local range"));
-        assert!(complaint("ff02::1").contains("link-local multicast"));
-        assert!(complaint("x").contains("must be a valid IP address"));
+    fn unreachable_address_is_rejected() {
+        assert_eq!(validation_error("10.0.0.1"), "");
+        assert_eq!(
+            validation_error("0.0.0.0"),
+            r#"ip: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)"#
+        );
+        assert!(validation_error("127.0.0.2").contains("loopback"));
+        assert!(validation_error("fe80::1").contains("link-local range"));
+        assert!(validation_error("ff02::1").contains("link-local multicast"));
+        assert!(validation_error("x").contains("must be a valid IP address"));
     }
 
     #[test]
-    fn empty_is_as_good_as_absent() {
+    fn empty_field_equals_absent_field() {
         assert!(same(Some(&json!("")), None) && same(None, Some(&json!([]))));
         assert!(!same(Some(&json!("a")), None));
     }

@@ -111,25 +111,25 @@ impl Kind for Secret {
         };
         let pem = |label: &str| format!("-----BEGIN {label}-----\nMAA=\n-----END {label}-----\n");
         let (certificate, key) = (&*pem("CERTIFICATE"), &*pem("PRIVATE KEY"));
-        let told = |certificate: &str, key: &str, warning: &'static str| {
+        let warned = |certificate: &str, key: &str, warning: &'static str| {
             crate::samples::Warned::created(secret(certificate, key), &[warning])
         };
         vec![
             crate::samples::Warned::created(secret(certificate, key), &[]),
-            told("x", key, "tls: failed to find any PEM data in certificate input"),
-            told(certificate, "x", "tls: failed to find any PEM data in key input"),
-            told(
+            warned("x", key, "tls: failed to find any PEM data in certificate input"),
+            warned(certificate, "x", "tls: failed to find any PEM data in key input"),
+            warned(
                 certificate,
                 certificate,
                 "tls: found a certificate rather than a key in the PEM for the private key",
             ),
-            told(
+            warned(
                 key,
                 key,
                 "tls: failed to find certificate PEM data in certificate input, but did find a private key; \
                  PEM inputs may have been switched",
             ),
-            told(
+            warned(
                 &pem("X509 CRL"),
                 key,
                 "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of \
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_immutable_one_stays_as_it_is() {
+    fn immutable_secret_update_is_rejected() {
         let old = json!({"immutable": true, "data": {"a": "AA=="}});
         let errors = errors_on_update(&Secret, &old, &json!({"data": {"a": "AQ=="}, "immutable": null}));
         let fields: Vec<_> = errors.iter().map(|error| error.field.clone()).collect();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_json_object_are_described_as_go_does() {
+    fn invalid_json_object_error_matches_go() {
         assert_eq!(json_problem(b"{}"), None);
         assert_eq!(json_problem(b"").as_deref(), Some("unexpected end of JSON input"));
         assert_eq!(

@@ -91,14 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_names_of_secrets_stay() {
+    fn secret_references_are_reduced_to_names() {
         let mut account = json!({"secrets": [{"name": "a", "kind": "Secret"}, {"kind": "Secret"}]});
         ServiceAccount.prepare_for_create(&mut account, Time(0));
         assert_eq!(account, json!({"secrets": [{"name": "a"}, {}]}));
     }
 
     #[test]
-    fn the_old_annotation_is_warned_of_once() {
+    fn deprecated_annotation_causes_a_warning_only_once() {
         let account = json!({"metadata": {"annotations": {ENFORCE_MOUNTABLE_SECRETS: "true"}}});
         assert_eq!(ServiceAccount.warnings(&account, None).len(), 1);
         assert!(ServiceAccount.warnings(&account, Some(&account)).is_empty());

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_those_that_clients_know() {
+    fn messages_match_kube_apiserver() {
         let taint = json!({"key": "a", "effect": "NoSchedule"});
         let mut errors = ErrorList::new();
         validate(

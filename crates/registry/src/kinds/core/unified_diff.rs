@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_shown_with_their_surroundings() {
+    fn changes_are_shown_with_context() {
         let old = "a\nb\nc\nd\ne\nf\ng";
         assert_eq!(unified_diff(old, "a\nb\nc\nd\nE\nf\ng"), "@@ -2,6 +2,6 @@\n b\n c\n d\n-e\n+E\n f\n g\n");
         assert_eq!(unified_diff(old, old), "");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn distant_changes_stand_apart() {
+    fn distant_changes_form_separate_hunks() {
         let old: Vec<String> = (0..20).map(|line| line.to_string()).collect();
         let mut new = old.clone();
         new[1] = "x".to_owned();

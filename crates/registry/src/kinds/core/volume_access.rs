@@ -55,7 +55,7 @@ pub(crate) fn check_class(spec: &Value, field: &str, path: &Path<'_>, errors: &m
 }
 
 /// Formats the access modes at a path for a table cell.
-pub(crate) fn shown_modes(object: &Value, path: &[&str]) -> String {
+pub(crate) fn modes_cell(object: &Value, path: &[&str]) -> String {
     let short = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
@@ -67,13 +67,13 @@ pub(crate) fn shown_modes(object: &Value, path: &[&str]) -> String {
 }
 
 /// The class for a table cell; the annotation takes precedence.
-pub(crate) fn shown_class(object: &Value) -> &str {
+pub(crate) fn class_cell(object: &Value) -> &str {
     let annotation = view::at(object, &["metadata", "annotations", CLASS_ANNOTATION]);
     annotation.and_then(Value::as_str).unwrap_or_else(|| view::text(object, &["spec", "storageClassName"]))
 }
 
 /// The phase for a table cell.
-pub(crate) fn shown_phase(object: &Value) -> &str {
+pub(crate) fn phase_cell(object: &Value) -> &str {
     if view::at(object, &["metadata", "deletionTimestamp"]).is_some() {
         return "Terminating";
     }
@@ -81,7 +81,7 @@ pub(crate) fn shown_phase(object: &Value) -> &str {
 }
 
 /// A text of the `spec` for a table cell, where absent differs from empty.
-pub(crate) fn shown_or_unset<'a>(object: &'a Value, field: &str) -> &'a str {
+pub(crate) fn text_cell_or_unset<'a>(object: &'a Value, field: &str) -> &'a str {
     view::at(object, &["spec", field]).and_then(Value::as_str).unwrap_or("<unset>")
 }
 
@@ -92,15 +92,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_shown_in_one_order() {
+    fn access_modes_are_formatted_in_fixed_order() {
         let spec = json!({"m": ["ReadWriteOncePod", "ReadWriteMany", "ReadWriteOnce", "ReadWriteMany"]});
-        assert_eq!(shown_modes(&spec, &["m"]), "RWO,RWX,RWOP");
+        assert_eq!(modes_cell(&spec, &["m"]), "RWO,RWX,RWOP");
     }
 
     #[test]
-    fn the_annotation_is_the_class() {
+    fn class_annotation_takes_precedence() {
         let volume =
             json!({"metadata": {"annotations": {CLASS_ANNOTATION: "a"}}, "spec": {"storageClassName": "b"}});
-        assert_eq!(shown_class(&volume), "a");
+        assert_eq!(class_cell(&volume), "a");
     }
 }

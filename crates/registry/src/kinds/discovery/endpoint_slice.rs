@@ -120,7 +120,7 @@ impl Kind for EndpointSlice {
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        let ports = view::items(object, &["ports"]).iter().map(shown_port).collect();
+        let ports = view::items(object, &["ports"]).iter().map(port_cell).collect();
         let addresses = view::items(object, &["endpoints"])
             .iter()
             .flat_map(|endpoint| view::items(endpoint, &["addresses"]))
@@ -129,8 +129,8 @@ impl Kind for EndpointSlice {
         vec![
             view::name(object).into(),
             view::text(object, &["addressType"]).into(),
-            shown_first(ports).into(),
-            shown_first(addresses).into(),
+            join_first(ports).into(),
+            join_first(addresses).into(),
             view::age(object, now),
         ]
     }
@@ -271,7 +271,7 @@ fn check_hints(hints: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn shown_port(port: &Value) -> String {
+fn port_cell(port: &Value) -> String {
     match (view::integer(port, &["port"]), port.get("name").and_then(Value::as_str)) {
         (Some(number), _) => number.to_string(),
         (None, Some(port_name)) => port_name.to_owned(),
@@ -279,11 +279,11 @@ fn shown_port(port: &Value) -> String {
     }
 }
 
-fn shown_first(mut items: Vec<String>) -> String {
+fn join_first(mut items: Vec<String>) -> String {
     const MAX: usize = 3;
     let count = items.len();
     items.truncate(MAX);
-    rules::or(rules::shown_list(&items, count, MAX), "<unset>")
+    rules::or(rules::list_cell(&items, count, MAX), "<unset>")
 }
 
 #[cfg(any(test, feature = "samples"))]
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_three_of_each() {
+    fn table_row_shows_at_most_three_ports_and_addresses() {
         let slice = json!({"ports": [{"port": 1}, {"name": "n"}, {}], "endpoints": [{"addresses": ["a", "b"]}, {"addresses": ["c", "d"]}]});
         let cells = EndpointSlice.cells(&slice, 0);
         assert_eq!(cells[2..4], [json!("1,n,*"), json!("a,b,c + 1 more...")]);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_topology_cannot_be_written() {
+    fn deprecated_topology_is_dropped() {
         let mut slice = json!({"endpoints": [{"addresses": ["10.0.0.1"], "deprecatedTopology": {"a": "b"}}]});
         EndpointSlice.prepare_for_create(&mut slice, Time(0));
         assert_eq!(slice, json!({"endpoints": [{"addresses": ["10.0.0.1"]}]}));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_hold_the_same() {
+    fn conversion_to_core_and_back_is_lossless() {
         for sample in Event.samples().valid {
             assert_eq!(from_core(to_core(sample.clone())), sample);
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn new_events_have_none_of_the_older_fields() {
+    fn deprecated_fields_in_new_event_are_rejected() {
         let check = |event: Value| {
             let mut errors = ErrorList::new();
             Event.validate_create(&to_core(event), &mut errors);

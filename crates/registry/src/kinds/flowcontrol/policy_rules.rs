@@ -40,7 +40,7 @@ pub(super) fn check(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
 
 fn check_subject(subject: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let kind = view::text(subject, &["kind"]);
-    let Some((_, field)) = SUBJECTS.iter().find(|(known, _)| *known == kind) else {
+    let Some((_, field)) = SUBJECTS.iter().find(|(supported, _)| *supported == kind) else {
         let kinds = SUBJECTS.map(|(kind, _)| kind);
         errors.push(FieldError::not_supported(&path.child("kind"), BadValue::named(kind), &kinds));
         return;
@@ -58,7 +58,7 @@ fn check_subject(subject: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
     // kube-apiserver reports the service account first, and the group last.
     for field in ["serviceAccount", "user", "group"] {
-        let Some((owner, _)) = SUBJECTS.iter().find(|(_, known)| *known == field) else { continue };
+        let Some((owner, _)) = SUBJECTS.iter().find(|(_, supported)| *supported == field) else { continue };
         if *owner != kind && subject.get(field).is_some() {
             let detail = format!("{field} is forbidden when subject kind is not '{owner}'");
             errors.push(FieldError::forbidden(&path.child(field), detail));
@@ -131,8 +131,8 @@ fn check_verbs(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if verbs.is_empty() {
         errors.push(FieldError::required(&path, "verbs must contain at least one value"));
     } else if !check_lone_wildcard(rule, "verbs", "verbs", &path, errors) {
-        let known = |verb: &Value| verb.as_str().is_some_and(|verb| VERBS.contains(&verb));
-        if !verbs.iter().all(known) {
+        let supported = |verb: &Value| verb.as_str().is_some_and(|verb| VERBS.contains(&verb));
+        if !verbs.iter().all(supported) {
             let found = BadValue::json(&Value::Array(verbs.to_vec()));
             errors.push(FieldError::not_supported(&path, found, &VERBS));
         }

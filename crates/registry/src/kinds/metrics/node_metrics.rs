@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_shows_what_is_used() {
+    fn table_row_shows_usage() {
         let sample = &samples().valid[0];
         assert_eq!(NodeMetrics.cells(sample, 0), ["sample", "250m", "1Gi", "15s"]);
     }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_shows_what_all_containers_use() {
+    fn table_row_sums_usage_of_all_containers() {
         let sample = &samples().valid[0];
         assert_eq!(PodMetrics.cells(sample, 0), ["sample", "1500m", "1536Mi", "15s"]);
     }

@@ -104,8 +104,8 @@ impl Kind for Ingress {
         vec![
             view::name(object).into(),
             class(object).unwrap_or("<none>").into(),
-            shown_hosts(view::items(object, &["spec", "rules"])).into(),
-            rules::shown_load_balancer(object).into(),
+            hosts_cell(view::items(object, &["spec", "rules"])).into(),
+            rules::load_balancer_cell(object).into(),
             ports.into(),
             view::age(object, now),
         ]
@@ -287,7 +287,7 @@ fn check_tls(tls: &Value, path: &Path<'_>, errors: &mut ErrorList) {
 }
 
 /// Formats the first hosts for a table cell. Rules without a host count, but are not shown.
-fn shown_hosts(rules: &[Value]) -> String {
+fn hosts_cell(rules: &[Value]) -> String {
     const MAX: usize = 3;
     let mut hosts = Vec::new();
     let mut more = false;
@@ -301,7 +301,7 @@ fn shown_hosts(rules: &[Value]) -> String {
     if hosts.is_empty() {
         return "*".to_owned();
     }
-    rules::shown_list(&hosts, if more { rules.len() } else { 0 }, MAX)
+    rules::list_cell(&hosts, if more { rules.len() } else { 0 }, MAX)
 }
 
 #[cfg(any(test, feature = "samples"))]
@@ -376,10 +376,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_three_hosts() {
+    fn hosts_cell_has_at_most_three_hosts() {
         let hosts = |hosts: &[&str]| {
             let rules: Vec<_> = hosts.iter().map(|host| json!({"host": host})).collect();
-            shown_hosts(&rules)
+            hosts_cell(&rules)
         };
         assert_eq!(hosts(&[""]), "*");
         assert_eq!(hosts(&["a", "b", "c"]), "a,b,c");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_one_names_its_class_once() {
+    fn new_ingress_with_two_classes_is_rejected() {
         let ingress =
             |class: Value| json!({"metadata": {"annotations": {CLASS_ANNOTATION: "a"}}, "spec": class});
         let mut errors = ErrorList::new();

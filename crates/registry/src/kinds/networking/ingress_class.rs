@@ -71,7 +71,7 @@ impl Kind for IngressClass {
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         let is_default = view::text(object, &["metadata", "annotations", IS_DEFAULT]) == "true";
-        let parameters = view::at(object, &["spec", "parameters"]).map(shown_parameters);
+        let parameters = view::at(object, &["spec", "parameters"]).map(parameters_cell);
         vec![
             format!("{}{}", view::name(object), if is_default { " (default)" } else { "" }).into(),
             view::text(object, &["spec", "controller"]).into(),
@@ -141,7 +141,7 @@ pub(crate) fn check_local_reference(reference: &Value, path: &Path<'_>, errors: 
     }
 }
 
-fn shown_parameters(parameters: &Value) -> String {
+fn parameters_cell(parameters: &Value) -> String {
     let group = parameters.get("apiGroup").and_then(Value::as_str);
     let group = group.map(|group| format!(".{group}")).unwrap_or_default();
     format!("{}{group}/{}", view::text(parameters, &["kind"]), view::text(parameters, &["name"]))
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_mark_the_default() {
+    fn table_row_marks_the_default_class() {
         let class = json!({"metadata": {"name": "c", "annotations": {IS_DEFAULT: "true"}}, "spec": {"controller": "a/b", "parameters": {"kind": "K", "apiGroup": "g", "name": "n"}}});
         assert_eq!(IngressClass.cells(&class, 0)[..3], [json!("c (default)"), json!("a/b"), json!("K.g/n")]);
     }

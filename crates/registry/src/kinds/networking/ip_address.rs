@@ -58,7 +58,7 @@ impl Kind for IpAddress {
 
     /// The age has a cell but no column, as in kube-apiserver.
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        let parent = view::at(object, &["spec", "parentRef"]).map(shown_parent);
+        let parent = view::at(object, &["spec", "parentRef"]).map(parent_cell);
         let parent = parent.unwrap_or_else(|| "<none>".to_owned());
         vec![view::name(object).into(), parent.into(), view::age(object, now)]
     }
@@ -104,16 +104,16 @@ pub(crate) fn of_service(ip: &str, namespace: &str, name: &str) -> Value {
     })
 }
 
-fn shown_parent(parent: &Value) -> String {
+fn parent_cell(parent: &Value) -> String {
     let field = |name: &str| view::text(parent, &[name]);
-    let mut shown = field("resource").to_lowercase();
+    let mut cell = field("resource").to_lowercase();
     if !field("group").is_empty() {
-        shown = format!("{shown}.{}", field("group").to_lowercase());
+        cell = format!("{cell}.{}", field("group").to_lowercase());
     }
     if !field("namespace").is_empty() {
-        shown = format!("{shown}/{}", field("namespace"));
+        cell = format!("{cell}/{}", field("namespace"));
     }
-    format!("{shown}/{}", field("name"))
+    format!("{cell}/{}", field("name"))
 }
 
 #[cfg(any(test, feature = "samples"))]
@@ -150,10 +150,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_the_parent() {
-        let shown = |parent: Value| IpAddress.cells(&json!({"spec": {"parentRef": parent}}), 0)[1].clone();
-        assert_eq!(shown(json!({"resource": "services", "namespace": "n", "name": "s"})), "services/n/s");
-        assert_eq!(shown(json!({"resource": "gateways", "group": "Gw.io", "name": "g"})), "gateways.gw.io/g");
+    fn table_row_shows_the_parent() {
+        let cell = |parent: Value| IpAddress.cells(&json!({"spec": {"parentRef": parent}}), 0)[1].clone();
+        assert_eq!(cell(json!({"resource": "services", "namespace": "n", "name": "s"})), "services/n/s");
+        assert_eq!(cell(json!({"resource": "gateways", "group": "Gw.io", "name": "g"})), "gateways.gw.io/g");
         assert_eq!(IpAddress.cells(&json!({}), 0)[1], "<none>");
     }
 }

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_follow_from_the_rules() {
+    fn policy_types_default_by_the_rules() {
         let types = |spec: Value| {
             let mut policy = json!({"spec": spec});
             NetworkPolicy.set_defaults(&mut policy);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_lie_within_blocks() {
+    fn block_is_strictly_within_larger_block() {
         assert_eq!(is_strictly_within("10.1.0.0/16", "10.0.0.0/8"), Some(true));
         assert_eq!(is_strictly_within("10.0.0.0/8", "10.0.0.0/8"), Some(false));
         assert_eq!(is_strictly_within("fd00::/64", "10.0.0.0/8"), Some(false));
@@ -329,9 +329,9 @@ mod tests {
     }
 
     #[test]
-    fn tables_show_the_selector() {
-        let shown = |spec: Value| NetworkPolicy.cells(&json!({"spec": spec}), 0)[1].clone();
-        assert_eq!(shown(json!({})), "<none>");
-        assert_eq!(shown(json!({"podSelector": {"matchLabels": {"a": "b"}}})), "a=b");
+    fn table_row_shows_the_selector() {
+        let cell = |spec: Value| NetworkPolicy.cells(&json!({"spec": spec}), 0)[1].clone();
+        assert_eq!(cell(json!({})), "<none>");
+        assert_eq!(cell(json!({"podSelector": {"matchLabels": {"a": "b"}}})), "a=b");
     }
 }

@@ -64,8 +64,8 @@ fn check_operator(toleration: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         }
         // Supported for pods, but not here; the message lists them nevertheless.
         "Lt" | "Gt" => {
-            let known = ["Equal", "Exists", "Lt", "Gt"];
-            errors.push(FieldError::not_supported(path, BadValue::named(operator), &known));
+            let listed = ["Equal", "Exists", "Lt", "Gt"];
+            errors.push(FieldError::not_supported(path, BadValue::named(operator), &listed));
         }
         _ => {
             rules::one_of(path, operator, &["Equal", "Exists"], errors);

@@ -174,7 +174,7 @@ mod tests {
     use crate::samples::errors_on_create;
 
     #[test]
-    fn both_amounts_at_once_are_shown_as_upstream_shows_them() {
+    fn error_about_both_amounts_matches_kube_apiserver() {
         let object = json!({"spec": {"minAvailable": 1, "maxUnavailable": "10%"}});
         assert_eq!(
             errors_on_create(&PodDisruptionBudget, &object).to_string(),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_what_is_set() {
+    fn table_row_shows_the_amounts_that_are_set() {
         let object = json!({"spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 2}});
         assert_eq!(PodDisruptionBudget.cells(&object, 0)[1..4], [json!("50%"), json!("N/A"), json!(2)]);
     }

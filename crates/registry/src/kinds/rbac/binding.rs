@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_role_is_shown_as_upstream_shows_it() {
+    fn changed_role_error_matches_kube_apiserver() {
         let binding = |name: &str| json!({"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name}});
         let mut errors = ErrorList::new();
         validate_update(&binding("b"), &binding("a"), &mut errors);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_sorts_subjects_by_kind() {
+    fn table_row_groups_subjects_by_kind() {
         let binding = json!({
             "metadata": {"name": "b"},
             "roleRef": {"kind": "Role", "name": "r"},

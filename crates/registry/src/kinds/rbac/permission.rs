@@ -62,10 +62,13 @@ impl<'a> Permission<'a> {
         let target_fits = match self.target {
             Target::Resource { group, resource, name } => {
                 has_or_all("apiGroups", group)
-                    && (has_or_all("resources", resource) || has("resources", &any_with_part(resource)))
+                    && (has_or_all("resources", resource)
+                        || has("resources", &any_with_subresource(resource)))
                     && (any_name || name.is_some_and(|name| has("resourceNames", name)))
             }
-            Target::Url(url) => any_name && texts(rule, "nonResourceURLs").any(|known| url_fits(known, url)),
+            Target::Url(url) => {
+                any_name && texts(rule, "nonResourceURLs").any(|pattern| url_matches(pattern, url))
+            }
         };
         target_fits && has_or_all("verbs", self.verb)
     }
@@ -101,12 +104,12 @@ fn texts<'a>(rule: &'a Value, field: &'a str) -> impl Iterator<Item = &'a str> {
 }
 
 /// Returns the same subresource of any resource; for a resource without subresource, a text that no rule contains.
-fn any_with_part(resource: &str) -> String {
+fn any_with_subresource(resource: &str) -> String {
     resource.split_once('/').map(|(_, part)| format!("*/{part}")).unwrap_or_default()
 }
 
-fn url_fits(known: &str, wanted: &str) -> bool {
-    known == wanted || known.ends_with('*') && wanted.starts_with(known.trim_end_matches('*'))
+fn url_matches(pattern: &str, wanted: &str) -> bool {
+    pattern == wanted || pattern.ends_with('*') && wanted.starts_with(pattern.trim_end_matches('*'))
 }
 
 #[cfg(test)]
@@ -122,20 +125,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_one_by_one() {
+    fn missing_permissions_are_returned_one_by_one() {
         let held = [rule(&["get"], &[""], &["pods"], &[])];
         let wanted = [rule(&["get", "list"], &["", "apps"], &["pods"], &[])];
-        let told = missing(&held, &wanted);
-        let verbs: Vec<_> = told.iter().map(|rule| (&rule["verbs"][0], &rule["apiGroups"][0])).collect();
+        let missing_rules = missing(&held, &wanted);
+        let verbs: Vec<_> =
+            missing_rules.iter().map(|rule| (&rule["verbs"][0], &rule["apiGroups"][0])).collect();
         assert_eq!(
             verbs,
             [(&json!("list"), &json!("")), (&json!("get"), &json!("apps")), (&json!("list"), &json!("apps"))]
         );
-        assert_eq!(told[0].get("resourceNames"), None);
+        assert_eq!(missing_rules[0].get("resourceNames"), None);
     }
 
     #[test]
-    fn a_rule_grants_what_it_says() {
+    fn rule_grants_only_matching_permissions() {
         let pods = rule(&["get"], &[""], &["pods"], &[]);
         let one_pod = rule(&["get"], &[""], &["pods"], &["a"]);
         let all = rule(&["*"], &["*"], &["*"], &[]);
@@ -157,8 +161,8 @@ mod tests {
             (&url("*", "*"), &url("get", "/a"), true),
             (&url("get", "/a"), &url("get", "/a/*"), false),
         ] {
-            let told = missing(std::slice::from_ref(held), std::slice::from_ref(wanted));
-            assert_eq!(told.is_empty(), granted, "{held} for {wanted}");
+            let missing_rules = missing(std::slice::from_ref(held), std::slice::from_ref(wanted));
+            assert_eq!(missing_rules.is_empty(), granted, "{held} for {wanted}");
         }
     }
 }

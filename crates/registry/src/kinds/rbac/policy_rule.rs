@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_cluster_roles_have_urls() {
+    fn non_resource_url_in_namespaced_role_is_rejected() {
         let rule = json!({"verbs": ["get"], "nonResourceURLs": ["/x"]});
         let errors = |scope| {
             let mut errors = ErrorList::new();

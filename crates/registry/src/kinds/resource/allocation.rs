@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::configuration::{MAX_CONFIGURATIONS, MAX_PARAMETERS_BYTES, check_configuration, check_raw};
 use super::device_requests::{MAX_REQUESTS, check_reference, check_references};
-use super::lists::{check_list, check_set, itself};
+use super::lists::{check_list, check_set, text_key};
 use super::{devices, naming, node_selection, taints};
 use crate::kinds::storage::driver_name;
 use crate::kinds::{conditions, rules};
@@ -45,10 +45,10 @@ pub(super) fn check_status(new: &Value, old: &Value, errors: &mut ErrorList) {
             rules::required(&path.child(field), view::text(consumer, &[field]), errors);
         }
     });
-    let known = allocated(new);
+    let allocated_keys = allocated(new);
     let reports = view::items(new, &["status", "devices"]);
     check_set(reports, usize::MAX, &path.child("devices"), errors, device_key, |report, path, errors| {
-        check_report(report, &known, path, errors);
+        check_report(report, &allocated_keys, path, errors);
     });
     check_reservations(new, old, &reserved_path, errors);
     let (before, after) =
@@ -144,10 +144,10 @@ fn check_device_id(device: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn check_report(report: &Value, known: &BTreeSet<String>, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_report(report: &Value, allocated_keys: &BTreeSet<String>, path: &Path<'_>, errors: &mut ErrorList) {
     check_device_id(report, path, errors);
     let key = device_key(report);
-    if !known.contains(&key) {
+    if !allocated_keys.contains(&key) {
         let found = internal_types::printed("@structured.SharedDeviceID", Some(report));
         errors.push(FieldError::invalid(path, found, "must be an allocated device in the claim"));
     }
@@ -166,7 +166,7 @@ fn check_report(report: &Value, known: &BTreeSet<String>, path: &Path<'_>, error
         }
     }
     let addresses = view::items(report, &["networkData", "ips"]);
-    check_set(addresses, MAX_ADDRESSES, &network.child("ips"), errors, itself, |address, path, errors| {
+    check_set(addresses, MAX_ADDRESSES, &network.child("ips"), errors, text_key, |address, path, errors| {
         errors.extend(name::interface_address(path, address.as_str().unwrap_or_default()));
     });
 }

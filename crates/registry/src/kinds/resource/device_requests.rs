@@ -5,7 +5,7 @@ use coracle_meta::name;
 use serde_json::Value;
 
 use super::configuration::{MAX_CONFIGURATIONS, check_configuration, check_selectors};
-use super::lists::{check_list, check_set, itself};
+use super::lists::{check_list, check_set, text_key};
 use super::{naming, taints};
 use crate::kinds::rules;
 use crate::view;
@@ -139,7 +139,7 @@ pub(super) fn check_references(owner: &Value, devices: &Value, path: &Path<'_>, 
         MAX_REQUESTS,
         &path.child("requests"),
         errors,
-        itself,
+        text_key,
         |reference, path, errors| {
             check_reference(reference.as_str().unwrap_or_default(), devices, path, errors);
         },

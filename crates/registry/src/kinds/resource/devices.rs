@@ -7,7 +7,7 @@ use coracle_meta::name;
 use serde_json::Value;
 
 use super::lists::{check_list, check_set};
-use super::node_selection::ways_in_use;
+use super::node_selection::used_selection_fields;
 use super::{capacity, naming, taints};
 use crate::kinds::ratchet;
 use crate::kinds::rules;
@@ -164,16 +164,16 @@ fn check_capacity(device: &Value, path: &Path<'_>, errors: &mut ErrorList) {
 
 /// Validates the node selection of a device, which is allowed only if the slice delegates it to its devices.
 fn check_nodes(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &mut ErrorList) {
-    let ways = ["nodeName", "nodeSelector", "allNodes"];
+    let selection_fields = ["nodeName", "nodeSelector", "allNodes"];
     if !own_nodes {
-        if ways.iter().any(|way| device.get(*way).is_some()) {
+        if selection_fields.iter().any(|field| device.get(*field).is_some()) {
             let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` \
                           is set to true in the ResourceSlice spec";
             errors.push(FieldError::invalid(path, &Value::Null, detail));
         }
         return;
     }
-    let used = ways_in_use(device, &ways, "must not be empty", path, errors);
+    let used = used_selection_fields(device, &selection_fields, "must not be empty", path, errors);
     let detail = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when \
                   `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
     match used.as_slice() {
@@ -239,9 +239,9 @@ mod tests {
         let mut new = sent.clone();
         drop_disabled_fields(&mut new, None);
         assert_eq!(new, json!({"spec": {"devices": [{"name": "a", "attributes": {"x": {"int": 1}}}]}}));
-        let mut kept = sent.clone();
-        drop_disabled_fields(&mut kept, Some(&sent));
-        assert_eq!(kept, sent);
+        let mut unchanged = sent.clone();
+        drop_disabled_fields(&mut unchanged, Some(&sent));
+        assert_eq!(unchanged, sent);
         let mut updated = sent.clone();
         drop_disabled_fields(&mut updated, Some(&new));
         assert_eq!(updated, new);

@@ -45,6 +45,6 @@ pub(super) fn check_set<'a>(
 }
 
 /// Key of an item that is a text.
-pub(super) fn itself(item: &Value) -> String {
+pub(super) fn text_key(item: &Value) -> String {
     item.as_str().unwrap_or_default().to_owned()
 }

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_those_of_semver() {
+    fn semantic_versions_follow_semver() {
         for version in ["1.2.3", "0.0.0-alpha.1+build.007", "1.0.0--"] {
             assert!(is_semantic_version(version), "{version}");
         }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_have_a_domain() {
+    fn fully_qualified_name_must_have_a_domain() {
         let count = |value: &str| {
             let mut errors = ErrorList::default();
             fully_qualified_name(&Path::root("n"), value, &mut errors);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allocation_is_checked_once_and_stays() {
+    fn allocation_is_validated_once_and_immutable() {
         let pending = claim(json!({}));
         let new = claim(
             json!({"allocation": allocated(), "reservedFor": [{"resource": "pods", "name": "a", "uid": "1"}]}),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_about_allocated_devices() {
+    fn report_about_unallocated_device_is_rejected() {
         let report = json!({"driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0", "networkData": {"ips": ["10.0.0.1/24"]}});
         let old = claim(json!({"allocation": allocated()}));
         let new = claim(json!({"allocation": allocated(), "devices": [report]}));

@@ -8,7 +8,7 @@ use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::lists::check_set;
-use super::node_selection::ways_in_use;
+use super::node_selection::used_selection_fields;
 use super::{devices, naming, taints};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
@@ -25,7 +25,7 @@ const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
 
 /// Fields that select the nodes on which the devices can be used.
-const NODE_WAYS: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
+const NODE_SELECTION_FIELDS: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
 
 /// [`Kind`] of ResourceSlice objects.
 pub struct ResourceSlice;
@@ -165,7 +165,7 @@ fn check_pool(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
 /// Requires that exactly one field selects nodes.
 fn check_nodes(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let empty_name = "must be either unset or set to a non-empty string";
-    let used = ways_in_use(spec, &NODE_WAYS, empty_name, path, errors);
+    let used = used_selection_fields(spec, &NODE_SELECTION_FIELDS, empty_name, path, errors);
     if let Some(selector) = spec.get("nodeSelector") {
         let terms = view::items(selector, &["nodeSelectorTerms"]);
         if terms.len() != 1 {

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_in_attributes_are_warned_of_when_they_are_new() {
+    fn new_token_requests_cause_a_warning() {
         let plain = json!({"spec": {}});
         let tokens = json!({"spec": {"tokenRequests": [{"audience": "a"}]}});
         assert!(CsiDriver.warnings(&plain, None).is_empty());

@@ -56,7 +56,7 @@ impl Kind for CsiNode {
         for old_driver in view::items(old, &["spec", "drivers"]) {
             for new_driver in view::items(new, &["spec", "drivers"]) {
                 if new_driver.get("name") == old_driver.get("name") {
-                    let (new_driver, old_driver) = (fixed_part(new_driver), fixed_part(old_driver));
+                    let (new_driver, old_driver) = (immutable_part(new_driver), immutable_part(old_driver));
                     rules::unchanged(
                         "@storage.CSINodeDriver",
                         &path,
@@ -81,7 +81,7 @@ impl Kind for CsiNode {
 }
 
 /// The driver without the number of volumes that it supports, its only mutable field.
-fn fixed_part(driver: &Value) -> Value {
+fn immutable_part(driver: &Value) -> Value {
     let mut driver = driver.clone();
     if let Value::Object(fields) = &mut driver {
         fields.remove("allocatable");

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_labels_are_warned_of() {
+    fn deprecated_labels_cause_a_warning() {
         let key = "beta.kubernetes.io/os";
         let topology = json!({"matchLabels": {key: "a"}, "matchExpressions": [{"key": key}]});
         let warnings = CsiStorageCapacity.warnings(&json!({"nodeTopology": topology}), None);

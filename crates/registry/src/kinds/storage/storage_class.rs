@@ -175,14 +175,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_class_is_shown_as_such() {
+    fn table_row_marks_the_default_class() {
         let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
         let object = json!({"metadata": {"name": "a", "annotations": annotations}, "provisioner": "p"});
         assert_eq!(StorageClass.cells(&object, 0)[..3], ["a (default)", "p", "Delete"]);
     }
 
     #[test]
-    fn old_labels_are_warned_of() {
+    fn deprecated_labels_cause_a_warning() {
         let expression = json!({"key": "failure-domain.beta.kubernetes.io/zone", "values": ["a"]});
         let object = json!({"allowedTopologies": [{"matchLabelExpressions": [expression]}]});
         let expected = "allowedTopologies[0].matchLabelExpressions[0].key: deprecated since v1.17; \

@@ -25,7 +25,7 @@ const WITHOUT_MOUNT_OPTIONS: &[&str] =
     &["hostPath", "flocker", "fc", "flexVolume", "portworxVolume", "scaleIO", "local", "storageos", "csi"];
 
 /// Volume sources that no longer work, with the versions for the warning.
-const GONE: &[(&str, &str)] = &[
+const NON_FUNCTIONAL_SOURCES: &[(&str, &str)] = &[
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
@@ -120,7 +120,7 @@ impl Kind for PersistentVolume {
         check_again(new, old, errors, check_spec);
         let nothing = Value::Null;
         let (new, old) = (new.get("spec").unwrap_or(&nothing), old.get("spec").unwrap_or(&nothing));
-        source::check_stays(new, old, errors);
+        source::check_unchanged(new, old, errors);
         rules::immutable(
             "*s",
             new.get("volumeMode"),
@@ -128,7 +128,7 @@ impl Kind for PersistentVolume {
             &Path::root("volumeMode"),
             errors,
         );
-        check_affinity_stays(new.get("nodeAffinity"), old.get("nodeAffinity"), errors);
+        check_affinity_unchanged(new.get("nodeAffinity"), old.get("nodeAffinity"), errors);
         let class = "volumeAttributesClassName";
         if old.get(class).is_some() && new.get(class).is_none() {
             let detail = "update from non-nil value to nil is forbidden";
@@ -148,15 +148,15 @@ impl Kind for PersistentVolume {
         vec![
             view::name(object).into(),
             capacity.to_string().into(),
-            volume_access::shown_modes(object, &["spec", "accessModes"]).into(),
+            volume_access::modes_cell(object, &["spec", "accessModes"]).into(),
             view::text(object, &["spec", "persistentVolumeReclaimPolicy"]).into(),
-            volume_access::shown_phase(object).into(),
+            volume_access::phase_cell(object).into(),
             claim.unwrap_or_default().into(),
-            volume_access::shown_class(object).into(),
-            volume_access::shown_or_unset(object, "volumeAttributesClassName").into(),
+            volume_access::class_cell(object).into(),
+            volume_access::text_cell_or_unset(object, "volumeAttributesClassName").into(),
             view::text(object, &["status", "reason"]).into(),
             view::age(object, now),
-            volume_access::shown_or_unset(object, "volumeMode").into(),
+            volume_access::text_cell_or_unset(object, "volumeMode").into(),
         ]
     }
 
@@ -256,11 +256,11 @@ fn check_mount_options(object: &Value, errors: &mut ErrorList) {
 }
 
 /// Rejects changes of node affinity that is already set, except for replacing deprecated labels.
-fn check_affinity_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut ErrorList) {
+fn check_affinity_unchanged(new: Option<&Value>, old: Option<&Value>, errors: &mut ErrorList) {
     let Some(old) = old else { return };
     let mut renamed = old.clone();
     if let Some(new) = new {
-        follow_renamed_labels(&mut renamed, new);
+        apply_renamed_labels(&mut renamed, new);
     }
     if new != Some(&renamed) {
         let value = internal_types::printed("*@core.VolumeNodeAffinity", new);
@@ -269,19 +269,19 @@ fn check_affinity_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut E
     }
 }
 
-fn follow_renamed_labels(old: &mut Value, new: &Value) {
+fn apply_renamed_labels(old: &mut Value, new: &Value) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             for (field, old) in old {
                 match (field.as_str(), new.get(field)) {
                     ("key", Some(new)) if is_renamed(old, new) => *old = new.clone(),
-                    (_, Some(new)) => follow_renamed_labels(old, new),
+                    (_, Some(new)) => apply_renamed_labels(old, new),
                     (_, None) => {}
                 }
             }
         }
         (Value::Array(old), Value::Array(new)) => {
-            old.iter_mut().zip(new).for_each(|(old, new)| follow_renamed_labels(old, new));
+            old.iter_mut().zip(new).for_each(|(old, new)| apply_renamed_labels(old, new));
         }
         _ => {}
     }
@@ -316,7 +316,7 @@ fn warnings(object: &Value) -> Vec<String> {
             }
         }
     }
-    for (kind, message) in GONE {
+    for (kind, message) in NON_FUNCTIONAL_SOURCES {
         if view::at(object, &["spec", kind]).is_some() {
             let kind = if *kind == "storageos" { "storageOS" } else { kind };
             warnings.push(format!("spec.{kind}: {message}"));

@@ -184,7 +184,7 @@ pub(super) fn set_defaults(spec: &mut Value) {
 }
 
 /// Checks that the source of a volume is unchanged, but for a `controllerExpandSecretRef` added later.
-pub(super) fn check_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+pub(super) fn check_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
     let mut new = new.clone();
     let secret = "controllerExpandSecretRef";
     if view::at(old, &["csi"]).is_some_and(|csi| csi.get(secret).is_none())
@@ -205,17 +205,17 @@ pub(super) fn check_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
 mod tests {
     use super::*;
 
-    fn complaints(kind: &str, source: Value) -> String {
+    fn validation_errors(kind: &str, source: Value) -> String {
         let mut errors = ErrorList::new();
         check(kind, &source, "volume", &Path::root("s"), &mut errors);
         errors.to_string()
     }
 
     #[test]
-    fn source_that_changed_is_refused_with_the_difference() {
+    fn changed_source_is_rejected_with_a_diff() {
         let [old, new] = ["/a", "/b"].map(|path| json!({"hostPath": {"path": path, "type": ""}}));
         let mut errors = ErrorList::new();
-        check_stays(&new, &old, &mut errors);
+        check_unchanged(&new, &old, &mut errors);
         let difference = r#"@@ -2,7 +2,7 @@
   "GCEPersistentDisk": null,
   "AWSElasticBlockStore": null,
@@ -233,47 +233,53 @@ mod tests {
     }
 
     #[test]
-    fn references_name_a_namespace() {
+    fn references_without_namespace_are_rejected() {
         assert_eq!(
-            complaints("cinder", json!({"volumeID": "v", "secretRef": {"name": "a"}})),
+            validation_errors("cinder", json!({"volumeID": "v", "secretRef": {"name": "a"}})),
             "s.secretRef.namespace: Required value"
         );
         assert_eq!(
-            complaints("azureFile", json!({"secretName": "a", "shareName": "b", "secretNamespace": ""})),
+            validation_errors(
+                "azureFile",
+                json!({"secretName": "a", "shareName": "b", "secretNamespace": ""})
+            ),
             "s.secretNamespace: Required value"
         );
         assert_eq!(
-            complaints(
+            validation_errors(
                 "csi",
                 json!({"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": "a"}})
             ),
             "s.nodePublishSecretRef.namespace: Required value"
         );
         assert!(
-            complaints("glusterfs", json!({"endpoints": "e", "path": "p", "endpointsNamespace": "A"}))
+            validation_errors("glusterfs", json!({"endpoints": "e", "path": "p", "endpointsNamespace": "A"}))
                 .contains("endpointsNamespace")
         );
     }
 
     #[test]
-    fn drivers_are_domains() {
-        assert_eq!(complaints("csi", json!({"driver": "Csi.Example.com", "volumeHandle": "h"})), "");
-        assert_eq!(complaints("csi", json!({"driver": "d"})), "s.volumeHandle: Required value");
+    fn csi_driver_must_be_a_domain_name() {
+        assert_eq!(validation_errors("csi", json!({"driver": "Csi.Example.com", "volumeHandle": "h"})), "");
+        assert_eq!(validation_errors("csi", json!({"driver": "d"})), "s.volumeHandle: Required value");
         assert!(
-            complaints("csi", json!({"driver": "a_b", "volumeHandle": "h"}))
+            validation_errors("csi", json!({"driver": "a_b", "volumeHandle": "h"}))
                 .contains("s.driver: Invalid value")
         );
-        let long = complaints("csi", json!({"driver": "a".repeat(64), "volumeHandle": "h"}));
+        let long = validation_errors("csi", json!({"driver": "a".repeat(64), "volumeHandle": "h"}));
         assert!(long.contains("s.driver: Too long: may not be more than 63 bytes"), "{long}");
     }
 
     #[test]
-    fn paths_do_not_lead_back() {
+    fn path_with_parent_segments_is_rejected() {
         assert_eq!(
-            complaints("local", json!({"path": "/a/../b"})),
+            validation_errors("local", json!({"path": "/a/../b"})),
             "s.path: Invalid value: \"/a/../b\": must not contain '..'"
         );
-        assert_eq!(complaints("hostPath", json!({})), "s.path: Required value");
-        assert!(complaints("hostPath", json!({"path": "/a", "type": "Some"})).contains("Unsupported value"));
+        assert_eq!(validation_errors("hostPath", json!({})), "s.path: Required value");
+        assert!(
+            validation_errors("hostPath", json!({"path": "/a", "type": "Some"}))
+                .contains("Unsupported value")
+        );
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn check_agreement(spec: &Value, path: &Path<'_>, errors: &mut ErrorL
 
 /// Makes `dataSource`, the older field, and `dataSourceRef` equal. A `dataSource` that names anything but a claim or a
 /// snapshot is dropped, as it always was, unless the stored claim has either field.
-pub(super) fn settle(claim: &mut Value, old: Option<&Value>) {
+pub(super) fn sync_data_sources(claim: &mut Value, old: Option<&Value>) {
     let old = old.and_then(|old| old.get("spec"));
     let Some(Value::Object(spec)) = claim.get_mut("spec") else { return };
     let in_use = |field: &str| old.is_some_and(|old| old.get(field).is_some());
@@ -92,24 +92,24 @@ mod tests {
 
     use super::*;
 
-    fn settled(spec: Value) -> Value {
+    fn synced(spec: Value) -> Value {
         let mut claim = json!({"spec": spec});
-        settle(&mut claim, None);
+        sync_data_sources(&mut claim, None);
         claim["spec"].clone()
     }
 
     #[test]
-    fn one_field_follows_the_other() {
+    fn missing_field_is_copied_from_the_other() {
         let source = json!({"kind": "PersistentVolumeClaim", "name": "a"});
         let both = json!({"dataSource": source, "dataSourceRef": source});
-        assert_eq!(settled(json!({"dataSource": source})), both);
-        assert_eq!(settled(json!({"dataSourceRef": source})), both);
+        assert_eq!(synced(json!({"dataSource": source})), both);
+        assert_eq!(synced(json!({"dataSourceRef": source})), both);
     }
 
     #[test]
-    fn what_was_ignored_is_ignored() {
-        assert_eq!(settled(json!({"dataSource": {"kind": "Other", "name": "a"}})), json!({}));
+    fn unsupported_data_sources_are_dropped() {
+        assert_eq!(synced(json!({"dataSource": {"kind": "Other", "name": "a"}})), json!({}));
         let foreign = json!({"kind": "PersistentVolumeClaim", "name": "a", "namespace": "b"});
-        assert_eq!(settled(json!({"dataSourceRef": foreign})), json!({}));
+        assert_eq!(synced(json!({"dataSourceRef": foreign})), json!({}));
     }
 }

@@ -67,11 +67,11 @@ impl Kind for PersistentVolumeClaim {
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         // Includes the phase, because defaults are applied whenever an object is read.
         object["status"] = json!({"phase": "Pending"});
-        data_source::settle(object, None);
+        data_source::sync_data_sources(object, None);
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
-        data_source::settle(new, Some(old));
+        data_source::sync_data_sources(new, Some(old));
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -80,12 +80,12 @@ impl Kind for PersistentVolumeClaim {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        update::check_spec_stays(new, old, errors);
+        update::check_spec_unchanged(new, old, errors);
         update::check_size(new, old, errors);
         let mode = ["spec", "volumeMode"];
         let path = Path::root("volumeMode");
         rules::immutable("*s", view::at(new, &mode), view::at(old, &mode), &path, errors);
-        update::check_attributes_class_stays(new, old, errors);
+        update::check_attributes_class_unchanged(new, old, errors);
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
@@ -116,18 +116,18 @@ impl Kind for PersistentVolumeClaim {
         } else {
             let capacity =
                 resource_list::amount(object, &["status", "capacity", "storage"]).unwrap_or_default();
-            (capacity.to_string(), volume_access::shown_modes(object, &["status", "accessModes"]))
+            (capacity.to_string(), volume_access::modes_cell(object, &["status", "accessModes"]))
         };
         vec![
             view::name(object).into(),
-            volume_access::shown_phase(object).into(),
+            volume_access::phase_cell(object).into(),
             volume.into(),
             capacity.into(),
             modes.into(),
-            volume_access::shown_class(object).into(),
-            volume_access::shown_or_unset(object, "volumeAttributesClassName").into(),
+            volume_access::class_cell(object).into(),
+            volume_access::text_cell_or_unset(object, "volumeAttributesClassName").into(),
             view::age(object, now),
-            volume_access::shown_or_unset(object, "volumeMode").into(),
+            volume_access::text_cell_or_unset(object, "volumeMode").into(),
         ]
     }
 
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_the_volume_once_there_is_one() {
+    fn table_row_of_a_bound_claim_shows_the_volume() {
         let claim = json!({
             "spec": {"volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"},
             "status": {"phase": "Bound", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"]},
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_of_bytes_are_warned_of() {
+    fn fractional_byte_size_causes_a_warning() {
         let claim = json!({"spec": {"resources": {"requests": {"storage": "500m"}}}});
         assert_eq!(
             PersistentVolumeClaim.warnings(&claim, None),

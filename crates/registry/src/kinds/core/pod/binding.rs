@@ -61,7 +61,7 @@ pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
 /// # Errors
 /// If the pod is being deleted, already bound or has scheduling gates.
 pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError> {
-    refusal(pod).map_or(Ok(()), Err)?;
+    bind_error(pod).map_or(Ok(()), Err)?;
     let Value::Object(fields) = pod else { return Ok(()) };
     let spec = fields.entry("spec").or_insert_with(|| json!({}));
     spec["nodeName"] = view::text(binding, &["target", "name"]).into();
@@ -81,7 +81,7 @@ pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError
     Ok(())
 }
 
-fn refusal(pod: &Value) -> Option<BindError> {
+fn bind_error(pod: &Value) -> Option<BindError> {
     let name = view::name(pod).to_owned();
     let node = view::text(pod, &["spec", "nodeName"]);
     if view::at(pod, &["metadata", "deletionTimestamp"]).is_some() {
@@ -99,17 +99,17 @@ fn refusal(pod: &Value) -> Option<BindError> {
 pub(super) fn set_condition(status: &mut Value, mut condition: Value, now: &str) {
     view::set_default(status, "conditions", || json!([]));
     let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
-    let known = conditions.iter_mut().find(|known| known.get("type") == condition.get("type"));
+    let existing = conditions.iter_mut().find(|existing| existing.get("type") == condition.get("type"));
     condition["lastTransitionTime"] = now.into();
     // Written although it is null, as kube-apiserver does.
     condition["lastProbeTime"] = Value::Null;
-    match known {
-        Some(known) => {
-            if known.get("status") == condition.get("status") {
+    match existing {
+        Some(existing) => {
+            if existing.get("status") == condition.get("status") {
                 condition["lastTransitionTime"] =
-                    known.get("lastTransitionTime").cloned().unwrap_or_else(|| now.into());
+                    existing.get("lastTransitionTime").cloned().unwrap_or_else(|| now.into());
             }
-            *known = condition;
+            *existing = condition;
         }
         None => conditions.push(condition),
     }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_bound_once() {
+    fn bound_pod_cannot_be_bound_again() {
         let binding =
             json!({"metadata": {"annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "n"}});
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {}, "status": {"nominatedNodeName": "m"}});

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_several_has_to_be_named() {
+    fn container_must_be_named_if_there_are_several() {
         let one = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}]}});
         assert_eq!(choose_container(&one, ""), Ok("a"));
         let error = choose_container(&one, "b").unwrap_err();

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_limited_is_asked_for() {
+    fn missing_requests_default_to_limits() {
         let mut pod = json!({"spec": {
             "hostNetwork": true,
             "resources": {"limits": {"cpu": "2", "memory": "1Gi"}},

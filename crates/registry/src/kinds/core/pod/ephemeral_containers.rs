@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_only_added() {
+    fn ephemeral_container_can_be_added_but_not_removed() {
         let (none, one) = (pod(json!([])), pod(json!([{"name": "debug", "image": "busybox"}])));
         let mut errors = ErrorList::new();
         validate_ephemeral_containers(&one, &none, &mut errors);
@@ -83,10 +83,10 @@ mod tests {
     }
 
     #[test]
-    fn they_may_not_have_what_those_that_work_have() {
-        let odd = json!([{"name": "debug", "image": "b", "ports": [{"containerPort": 1}], "targetContainerName": "x"}]);
+    fn fields_of_regular_containers_are_rejected() {
+        let disallowed = json!([{"name": "debug", "image": "b", "ports": [{"containerPort": 1}], "targetContainerName": "x"}]);
         let mut errors = ErrorList::new();
-        validate_ephemeral_containers(&pod(odd), &pod(json!([])), &mut errors);
+        validate_ephemeral_containers(&pod(disallowed), &pod(json!([])), &mut errors);
         let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
         assert_eq!(
             fields,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_changes() {
+    fn changes_of_other_fields_are_reverted() {
         let old = pod(json!([]));
         let mut new = pod(json!([{"name": "debug", "image": "busybox"}]));
         new["spec"]["nodeName"] = "elsewhere".into();

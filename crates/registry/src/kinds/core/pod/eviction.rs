@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_count_for_running_pods() {
+    fn budgets_apply_to_running_pods_only() {
         let pod = |phase: &str| json!({"status": {"phase": phase}});
         assert!(!can_ignore_budgets(&pod("Running")) && !can_ignore_budgets(&json!({})));
         assert!(can_ignore_budgets(&pod("Pending")) && !is_ending(&pod("Pending")));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_noted_once() {
+    fn disruption_target_condition_is_set_once() {
         let mut pod = json!({});
         mark_as_target(&mut pod, "2026-01-01T00:00:00Z");
         mark_as_target(&mut pod, "2026-01-02T00:00:00Z");

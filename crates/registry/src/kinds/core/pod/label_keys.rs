@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_become_requirements() {
+    fn label_keys_become_selector_requirements() {
         let mut pod = json!({
             "metadata": {"labels": {"app": "web"}},
             "spec": {"topologySpreadConstraints": [

@@ -257,11 +257,11 @@ impl Kind for Pod {
         let object = json!({
             "status": {"podIPs": [{"ip": "010.0.0.1"}], "hostIPs": [{"ip": "2001:DB8::1"}]},
         });
-        let told = [
+        let expected = [
             "status.podIPs[0].ip: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"",
             "status.hostIPs[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")",
         ];
-        vec![crate::samples::Warned::status(object, &told)]
+        vec![crate::samples::Warned::status(object, &expected)]
     }
 }
 
@@ -336,7 +336,7 @@ mod tests {
     use crate::samples::errors_on_create;
 
     #[test]
-    fn a_new_pod_waits() {
+    fn new_pod_is_pending() {
         let mut pod = json!({"spec": {"schedulingGates": [{"name": "a"}], "containers": [
             {"name": "a", "image": "b", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
         ]}});
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_to_select_by() {
+    fn selectable_fields_have_values() {
         let pod = json!({
             "spec": {"nodeName": "n", "hostNetwork": true, "schedulerName": "s"},
             "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_takes_as_long_as_the_pod_may() {
+    fn deletion_grace_period_comes_from_request_or_pod() {
         let pod = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
         assert_eq!(Pod.deletion_grace_period_s(&pod, None), Some(30));
         assert_eq!(Pod.deletion_grace_period_s(&pod, Some(5)), Some(5));

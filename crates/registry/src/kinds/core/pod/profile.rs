@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotation_without_a_field_is_warned_of() {
+    fn annotation_without_a_field_causes_a_warning() {
         let warning = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/a]: deprecated since \
                        v1.30; use the \"appArmorProfile\" field instead";
         let runtime_default = json!({"appArmorProfile": {"type": "RuntimeDefault"}});

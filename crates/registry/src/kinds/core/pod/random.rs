@@ -21,13 +21,13 @@ impl Random {
 }
 
 /// Walks down a random path and corrupts the value at its end, without changing its type.
-fn spoil(value: &mut Value, random: &mut Random) {
+fn corrupt(value: &mut Value, random: &mut Random) {
     let go_on = random.below(5) > 0;
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             let key = fields.keys().nth(random.below(fields.len())).unwrap().clone();
             if go_on {
-                spoil(&mut fields[&key], random);
+                corrupt(&mut fields[&key], random);
             } else {
                 fields.remove(&key);
             }
@@ -37,7 +37,7 @@ fn spoil(value: &mut Value, random: &mut Random) {
             match random.below(6) {
                 0 => items.push(items[index].clone()),
                 1 => drop(items.remove(index)),
-                _ => spoil(&mut items[index], random),
+                _ => corrupt(&mut items[index], random),
             }
         }
         Value::String(text) => {
@@ -51,7 +51,7 @@ fn spoil(value: &mut Value, random: &mut Random) {
 }
 
 #[test]
-fn nothing_panics_and_defaults_settle() {
+fn random_faults_cause_no_panic_and_defaulting_is_idempotent() {
     let valid = samples::samples().valid;
     for seed in 0..ROUNDS {
         let mut random = Random(seed);
@@ -63,12 +63,12 @@ fn nothing_panics_and_defaults_settle() {
         };
         let mut pod = old.clone();
         for _ in 0..=random.below(3) {
-            spoil(&mut pod["spec"], &mut random);
+            corrupt(&mut pod["spec"], &mut random);
         }
         Pod.set_defaults(&mut pod);
-        let settled = pod.clone();
+        let defaulted = pod.clone();
         Pod.set_defaults(&mut pod);
-        assert_eq!(pod, settled, "seed {seed}");
+        assert_eq!(pod, defaulted, "seed {seed}");
         let mut errors = ErrorList::new();
         Pod.validate(&pod, &mut errors);
         Pod.validate_update(&pod, &old, &mut errors);

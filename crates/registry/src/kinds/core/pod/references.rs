@@ -68,16 +68,16 @@ pub fn claim_name<'a>(pod: &Value, volume: &'a Value) -> Option<Cow<'a, str>> {
 
 /// Returns the names of a pod's ResourceClaims: referenced ones, and those created from templates.
 pub fn resource_claim_names(pod: &Value) -> impl Iterator<Item = &str> {
-    let made_for = |claim: &Value| {
+    let generated_for = |claim: &Value| {
         let statuses = view::items(pod, &["status", "resourceClaimStatuses"]).iter();
         let name = view::text(claim, &["name"]);
-        let made = statuses.into_iter().find(|status| view::text(status, &["name"]) == name);
-        made.map_or("", |status| view::text(status, &["resourceClaimName"]))
+        let generated = statuses.into_iter().find(|status| view::text(status, &["name"]) == name);
+        generated.map_or("", |status| view::text(status, &["resourceClaimName"]))
     };
     view::items(pod, &["spec", "resourceClaims"])
         .iter()
         .map(move |claim| match view::text(claim, &["resourceClaimName"]) {
-            "" => made_for(claim),
+            "" => generated_for(claim),
             name => name,
         })
         .chain([view::text(pod, &["status", "extendedResourceClaimStatus", "resourceClaimName"])])
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_found_wherever_they_hide() {
+    fn secret_names_cover_all_references() {
         let pod = json!({"spec": {
             "imagePullSecrets": [{"name": "pull"}, {}],
             "initContainers": [{"envFrom": [{"secretRef": {"name": "init"}}]}],
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_config_maps() {
+    fn config_map_names_cover_all_references() {
         let pod = json!({"spec": {
             "containers": [{
                 "env": [{"valueFrom": {"configMapKeyRef": {"name": "key"}}}],
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_named_or_made_for_the_pod() {
+    fn claim_names_cover_referenced_and_ephemeral_claims() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": [
             {"name": "a", "persistentVolumeClaim": {"claimName": "c"}},
             {"name": "b", "ephemeral": {"volumeClaimTemplate": {}}},
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_claims_of_devices() {
+    fn resource_claim_names_cover_referenced_and_generated_claims() {
         let pod = json!({
             "spec": {"resourceClaims": [
                 {"name": "a", "resourceClaimName": "named"},

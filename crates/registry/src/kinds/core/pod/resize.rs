@@ -52,12 +52,12 @@ fn replace(object: &mut Value, field: &str, value: Option<&Value>) {
 
 /// Validates a resize of a pod.
 pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
-    let nowhere = Path::root("");
+    let root = Path::root("");
     if view::at(old, &["metadata", "annotations", MIRROR]).is_some() {
-        return errors.push(FieldError::forbidden(&nowhere, "static pods cannot be resized"));
+        return errors.push(FieldError::forbidden(&root, "static pods cannot be resized"));
     }
     if view::text(old, &["spec", "os", "name"]) == "windows" {
-        return errors.push(FieldError::forbidden(&nowhere, "windows pods cannot be resized"));
+        return errors.push(FieldError::forbidden(&root, "windows pods cannot be resized"));
     }
     validate_any(new, errors);
     let path = Path::root("spec");
@@ -83,8 +83,8 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
 }
 
 fn class_and_node(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    let told = view::text(old, &["status", "qosClass"]);
-    let class = if told.is_empty() { qos_class(old) } else { told };
+    let reported_class = view::text(old, &["status", "qosClass"]);
+    let class = if reported_class.is_empty() { qos_class(old) } else { reported_class };
     if class != qos_class(new) {
         let found = BadValue::named(view::text(new, &["status", "qosClass"]));
         let message = "Pod QOS Class may not change as a result of resizing";
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_and_memory_may_change() {
+    fn cpu_and_memory_may_change() {
         let old = pod(json!({"requests": {"cpu": "1", "memory": "1Gi"}}));
         assert_eq!(errors(json!({"requests": {"cpu": "2", "memory": "2Gi"}}), &old), "");
         assert_eq!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_may_not() {
+    fn qos_class_change_is_rejected() {
         let old = pod(json!({"requests": {"cpu": "1", "memory": "1Gi"}}));
         let limits = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
         assert_eq!(

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_is_as_good_as_absent() {
+    fn empty_value_equals_absent_value() {
         let a = json!({"hostNetwork": false, "tolerations": [], "c": [{"limits": {"cpu": "1"}, "x": 1}]});
         let b = json!({"c": [{"limits": {"cpu": "1000m"}, "x": 1}]});
         assert!(is_same(Some(&a), Some(&b)));

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_stays_so_unless_it_is_restarted() {
+    fn terminated_container_stays_terminated_unless_restarted() {
         let ended = json!({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 1}}}]});
         let running = json!({"containerStatuses": [{"name": "a", "state": {"running": {}}}]});
         let spec = |policy: &str| json!({"restartPolicy": policy, "containers": [{"name": "a"}]});
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_that_are_refused() {
+    fn invalid_status_is_rejected() {
         check(
             json!({}),
             json!({"qosClass": "BestEffort"}),
@@ -376,13 +376,13 @@ mod tests {
         let mut new = sent.clone();
         drop_disabled_fields(&mut new, &json!({}));
         assert_eq!(new, json!({"containerStatuses": [{"name": "a", "volumeMounts": [{"name": "v"}]}]}));
-        let mut kept = sent.clone();
-        drop_disabled_fields(&mut kept, &sent);
-        assert_eq!(kept, sent);
+        let mut unchanged = sent.clone();
+        drop_disabled_fields(&mut unchanged, &sent);
+        assert_eq!(unchanged, sent);
     }
 
     #[test]
-    fn generations_that_were_observed_are_kept() {
+    fn omitted_observed_generations_are_carried_over() {
         let old = json!({"status": {"qosClass": "BestEffort", "observedGeneration": 3, "conditions": [
             {"type": "Ready", "observedGeneration": 2}
         ]}});

@@ -151,12 +151,12 @@ fn first_reason(pod: &Value, phase: &str) -> String {
             && view::text(condition, &["reason"]) == "SchedulingGated"
     });
     let reason = view::text(pod, &["status", "reason"]);
-    let shown = match (is_gated, reason) {
+    let selected = match (is_gated, reason) {
         (true, _) => "SchedulingGated",
         (false, "") => phase,
         (false, reason) => reason,
     };
-    shown.to_owned()
+    selected.to_owned()
 }
 
 fn is_sidecar(status: &Value, init: &[Value]) -> bool {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn running_and_restarted() {
+    fn running_pod_shows_its_restarts() {
         check(
             json!({
                 "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn initializing() {
+    fn initializing_pod_shows_its_progress() {
         let spec = json!({"containers": [{}], "initContainers": [{"name": "a"}, {"name": "b"}]});
         let done = json!({"name": "a", "state": {"terminated": {"exitCode": 0}}});
         check(
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn ending() {
+    fn ended_or_deleted_pod_shows_its_reason() {
         let completed = json!({"name": "a", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}});
         let running = json!({"name": "b", "ready": true, "state": {"running": {}}});
         let spec = json!({"containers": [{}, {}]});

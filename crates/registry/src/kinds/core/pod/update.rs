@@ -10,7 +10,7 @@ use crate::kinds::core::unified_diff::unified_diff;
 use crate::{internal_types, view};
 
 /// Message of kube-apiserver, verbatim.
-const FROZEN: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const IMMUTABLE_FIELDS: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /// Validates an update of a pod.
@@ -35,7 +35,7 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
     if !sameness::is_same(Some(old), Some(&allowed)) {
         let difference = difference("@core.PodSpec", old, &allowed);
-        errors.push(FieldError::forbidden(&path, format!("{FROZEN}\n{difference}")));
+        errors.push(FieldError::forbidden(&path, format!("{IMMUTABLE_FIELDS}\n{difference}")));
     }
 }
 
@@ -117,9 +117,9 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList
         }
         toleration
     };
-    let kept: Vec<Value> = new.iter().map(without_seconds).collect();
+    let comparable: Vec<Value> = new.iter().map(without_seconds).collect();
     let mut old = view::items(old, &["tolerations"]).iter().map(without_seconds);
-    if !old.all(|old| kept.iter().any(|new| sameness::is_same(Some(&old), Some(new)))) {
+    if !old.all(|old| comparable.iter().any(|new| sameness::is_same(Some(&old), Some(new)))) {
         let message = "existing toleration can not be modified except its tolerationSeconds";
         return errors.push(FieldError::forbidden(path, message));
     }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn some_fields_may_change() {
+    fn mutable_fields_may_change() {
         let old = json!({
             "containers": [{"name": "a", "image": "1"}],
             "terminationGracePeriodSeconds": -1,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_may_not() {
+    fn change_of_immutable_field_is_rejected_with_a_diff() {
         let difference = r#"@@ -10,7 +10,7 @@
   "NodeSelector": null,
   "ServiceAccountName": "",
@@ -276,7 +276,7 @@ mod tests {
    "HostNetwork": false,
    "HostPID": false,
 "#;
-        let expected = format!("spec: Forbidden: {FROZEN}\n{difference}");
+        let expected = format!("spec: Forbidden: {IMMUTABLE_FIELDS}\n{difference}");
         check(json!({"nodeName": "a"}), json!({"nodeName": "b"}), &expected);
         check(
             json!({"schedulingGates": []}),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn difference_is_that_of_kube_apiserver() {
+    fn diff_matches_kube_apiserver() {
         let old = json!({
             "containers": [{"name": "a", "image": "b", "imagePullPolicy": "Always"}],
             "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
@@ -325,11 +325,11 @@ mod tests {
    "HostIPC": false,
    "ShareProcessNamespace": null,
 "#;
-        check(old, new, &format!("spec: Forbidden: {FROZEN}\n{difference}"));
+        check(old, new, &format!("spec: Forbidden: {IMMUTABLE_FIELDS}\n{difference}"));
     }
 
     #[test]
-    fn gated_pods_may_become_more_demanding() {
+    fn gated_pod_may_add_node_requirements() {
         let gates = json!([{"name": "x"}]);
         let affinity = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}});
         check(

@@ -62,20 +62,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_that_run_first_count_by_the_largest() {
-        let asking = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    fn init_containers_count_by_the_largest_request() {
+        let requesting = |cpu: &str| json!({"requests": {"cpu": cpu}});
         let spec = json!({
             "initContainers": [
-                {"resources": asking("3")},
-                {"restartPolicy": "Always", "resources": asking("500m")},
-                {"resources": asking("1")}
+                {"resources": requesting("3")},
+                {"restartPolicy": "Always", "resources": requesting("500m")},
+                {"resources": requesting("1")}
             ],
-            "containers": [{"resources": asking("1")}, {"resources": asking("200m")}]
+            "containers": [{"resources": requesting("1")}, {"resources": requesting("200m")}]
         });
         assert_eq!(of_containers(&spec, "requests")["cpu"].to_string(), "3");
         let spec = json!({
-            "initContainers": [{"restartPolicy": "Always", "resources": asking("500m")}],
-            "containers": [{"resources": asking("1")}]
+            "initContainers": [{"restartPolicy": "Always", "resources": requesting("500m")}],
+            "containers": [{"resources": requesting("1")}]
         });
         assert_eq!(of_containers(&spec, "requests")["cpu"].to_string(), "1500m");
     }

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_template_becomes_a_whole_one() {
+    fn minimal_template_gets_all_defaults() {
         let mut template = json!({"spec": {
             "serviceAccount": "robot",
             "volumes": [{"name": "scratch"}, {"name": "config", "configMap": {"name": "c"}}],

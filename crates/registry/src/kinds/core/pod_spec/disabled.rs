@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lifecycle_that_says_nothing_else_goes_with_its_signal() {
+    fn lifecycle_with_only_a_stop_signal_is_dropped() {
         let mut spec = json!({"containers": [
             {"name": "a", "lifecycle": {"stopSignal": "SIGUSR1"}},
             {"name": "b", "lifecycle": {"stopSignal": "SIGUSR1", "preStop": {}}},

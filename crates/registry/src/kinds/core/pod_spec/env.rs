@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_of_variables() {
+    fn value_sources_are_validated() {
         let reference = |field: &str| json!({"fieldRef": {"apiVersion": "v1", "fieldPath": field}});
         for (source, expected) in [
             (reference("metadata.labels['app']"), ""),

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_moving_tag_is_pulled_always() {
+    fn only_the_tag_latest_defaults_to_always() {
         let digest = format!("nginx@sha256:{}", "0".repeat(64));
         let long = "a".repeat(256);
         for (reference, policy) in [

@@ -60,9 +60,9 @@ fn titled(source: &Value, title: &str, name_field: &str) -> String {
     format!("{title} {}", quoted(view::text(source, &[name_field])))
 }
 
-fn files(source: &Value, told: String) -> Vec<File<'_>> {
+fn files(source: &Value, title: String) -> Vec<File<'_>> {
     let items = view::items(source, &["items"]).iter();
-    items.map(|item| File { path: view::text(item, &["path"]), source: told.clone() }).collect()
+    items.map(|item| File { path: view::text(item, &["path"]), source: title.clone() }).collect()
 }
 
 fn projected_files(source: &Value) -> Vec<File<'_>> {
@@ -80,18 +80,18 @@ fn projected_files(source: &Value) -> Vec<File<'_>> {
 }
 
 fn overlaps(files: Vec<File<'_>>) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     let mut seen: Vec<File<'_>> = Vec::new();
     for file in files {
         let file = File { path: file.path.trim_end_matches('/'), ..file };
         if !file.path.is_empty() {
             for other in seen.iter().filter(|other| !other.path.is_empty() && file.overlaps(other)) {
-                told.push(format!("{} with {}", file.describe(), other.describe()));
+                found.push(format!("{} with {}", file.describe(), other.describe()));
             }
         }
         seen.push(file);
     }
-    told
+    found
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_cannot_be_a_directory_too() {
+    fn file_that_is_also_a_directory_causes_a_warning() {
         let volume = json!({"name": "v", "configMap": {"name": "c", "items": [
             {"key": "a", "path": "x"}, {"key": "b", "path": "x/y"}, {"key": "c", "path": "xy"}
         ]}});

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plugins_say_what_they_need() {
+    fn sources_of_plugins_are_validated() {
         for (kind, source, expected) in [
             ("nfs", json!({"server": "s", "path": "/p"}), ""),
             (

@@ -46,9 +46,9 @@ struct Paths<'a> {
 }
 
 impl<'a> Paths<'a> {
-    fn add(&mut self, file: &'a str, told: &str, errors: &mut ErrorList) {
+    fn add(&mut self, file: &'a str, reported: &str, errors: &mut ErrorList) {
         if !file.is_empty() && !self.seen.insert(file) {
-            errors.push(FieldError::invalid(self.path, told, "conflicting duplicate paths"));
+            errors.push(FieldError::invalid(self.path, reported, "conflicting duplicate paths"));
         }
     }
 }

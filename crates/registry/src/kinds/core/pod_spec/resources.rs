@@ -263,8 +263,9 @@ fn claim_names(resources: &Value, claims: &BTreeSet<&str>, path: &Path<'_>, erro
             seen.insert((name, request));
         }
         if !claims.contains(name) {
-            let known = claims.iter().copied().collect::<Vec<_>>().join(", ");
-            let end = if known.is_empty() { " which is empty".to_owned() } else { format!(": {known}") };
+            let available = claims.iter().copied().collect::<Vec<_>>().join(", ");
+            let end =
+                if available.is_empty() { " which is empty".to_owned() } else { format!(": {available}") };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{end}");
             errors.push(FieldError { detail, ..FieldError::not_found(&path, name) });
         }

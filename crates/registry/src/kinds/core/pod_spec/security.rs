@@ -224,9 +224,10 @@ pub(super) fn host_users(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) 
         return;
     }
     let message = "when `hostUsers` is false";
-    for (field, told) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+    for (field, reported) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")]
+    {
         if view::is_true(spec, &[field]) {
-            errors.push(FieldError::forbidden(&path.child(told), message));
+            errors.push(FieldError::forbidden(&path.child(reported), message));
         }
     }
     container::for_each(spec, path, |container, path| {
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_sysctls() {
+    fn sysctl_names_are_validated() {
         for good in ["a", "kernel.shm_rmid_forced", "net/ipv4/conf/eth0.1/forwarding", "net.core.somaxconn"] {
             assert!(is_sysctl(good), "{good}");
         }

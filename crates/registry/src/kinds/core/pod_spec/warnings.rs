@@ -163,9 +163,9 @@ fn node_term(term: &Value, check_values: bool, path: &Path<'_>, warnings: &mut V
 fn volumes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     let volumes = view::items(spec, &["volumes"]);
     for (index, volume) in volumes.iter().enumerate() {
-        for (field, told, message) in OLD_VOLUMES {
+        for (field, reported, message) in OLD_VOLUMES {
             if volume.get(field).is_some() {
-                warnings.push(format!("{}: {message}", path.index(index).child(told)));
+                warnings.push(format!("{}: {message}", path.index(index).child(reported)));
             }
         }
         for list in ["requests", "limits"] {
@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_but_allowed() {
+    fn questionable_fields_cause_warnings() {
         let template = json!({"spec": {
             "nodeSelector": {"beta.kubernetes.io/os": "linux"},
             "terminationGracePeriodSeconds": -1,

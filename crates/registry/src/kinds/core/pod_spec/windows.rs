@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_users() {
+    fn run_as_user_names_are_validated() {
         for good in ["ContainerUser", "NT AUTHORITY\\SYSTEM", "example.com\\bob"] {
             assert!(user_name(good).is_empty(), "{good}");
         }

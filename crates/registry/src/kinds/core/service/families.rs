@@ -25,7 +25,7 @@ pub(super) fn init_ip_families(service: &mut Value, old: Option<&Value>, configu
     if let Some(old) = old {
         release_second(service, old, &mut errors);
     }
-    refuse_two_of_one(service, &mut errors);
+    reject_second_values(service, &mut errors);
     infer_families(service, configured, &mut errors);
     if !errors.is_empty() {
         return errors;
@@ -94,7 +94,7 @@ fn release_second(service: &mut Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-fn refuse_two_of_one(service: &Value, errors: &mut ErrorList) {
+fn reject_second_values(service: &Value, errors: &mut ErrorList) {
     if spec::text(service, "ipFamilyPolicy") != SINGLE {
         return;
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_decides_what_the_client_left_open() {
+    fn families_default_to_those_of_the_cluster() {
         let one = init(json!({}), None, &["IPv4"]).unwrap();
         assert_eq!(one, json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]}));
         let prefer = json!({"ipFamilyPolicy": "PreferDualStack"});
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn headless_services_without_selector_may_have_any_family() {
+    fn headless_service_without_selector_may_have_any_family() {
         let headless = json!({"clusterIP": "None", "clusterIPs": ["None"]});
         let spec = init(headless.clone(), None, &["IPv4"]).unwrap();
         assert_eq!(spec["ipFamilyPolicy"], "RequireDualStack");
@@ -193,15 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn families_follow_from_addresses() {
-        let asked = json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]});
-        assert_eq!(init(asked.clone(), None, &["IPv4", "IPv6"]).unwrap()["ipFamilies"], json!(["IPv6"]));
-        let refused = init(asked, None, &["IPv4"]).unwrap_err();
+    fn families_are_inferred_from_requested_addresses() {
+        let requested = json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]});
+        assert_eq!(init(requested.clone(), None, &["IPv4", "IPv6"]).unwrap()["ipFamilies"], json!(["IPv6"]));
+        let refused = init(requested, None, &["IPv4"]).unwrap_err();
         assert!(refused.contains("IPv6 is not configured on this cluster"), "{refused}");
     }
 
     #[test]
-    fn single_stack_releases_the_second_address() {
+    fn single_stack_releases_the_secondary_address() {
         let old = json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"});
         let mut new = old.clone();
         new["ipFamilyPolicy"] = "SingleStack".into();
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(
             init(old.clone(), Some(old.clone()), &["IPv4"]).unwrap(),
             old,
-            "nothing asked, nothing changed"
+            "nothing requested, nothing changed"
         );
     }
 }

@@ -30,7 +30,7 @@ use crate::kinds::networking::service_cidr::ServiceCidr;
 use crate::view;
 
 use families::init_ip_families;
-use transition::{keep_allocated, unite_cluster_ips};
+use transition::{carry_over_allocated, sync_cluster_ips};
 
 /// Default timeout of session affinity by client IP.
 const AFFINITY_SECONDS: i64 = 10_800;
@@ -91,12 +91,12 @@ impl Kind for Service {
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         rules::set_load_balancer_default(object);
-        unite_cluster_ips(object);
+        sync_cluster_ips(object);
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
-        keep_allocated(new, old);
-        transition::drop_what_no_longer_applies(new, old);
+        carry_over_allocated(new, old);
+        transition::drop_inapplicable_fields(new, old);
     }
 
     fn ranges_from(&self) -> Option<&'static dyn Kind> {
@@ -141,10 +141,10 @@ impl Kind for Service {
             view::name(object).into(),
             spec::service_type(object).into(),
             (*cluster_ips.first().unwrap_or(&"<none>")).into(),
-            shown_external_ips(object).into(),
-            shown_ports(object).into(),
+            external_ips_cell(object).into(),
+            ports_cell(object).into(),
             view::age(object, now),
-            rules::shown_labels(object, &["spec", "selector"]).into(),
+            rules::labels_cell(object, &["spec", "selector"]).into(),
         ]
     }
 
@@ -217,12 +217,12 @@ fn default_ip_modes(service: &mut Value) {
     }
 }
 
-fn shown_external_ips(service: &Value) -> String {
+fn external_ips_cell(service: &Value) -> String {
     let external = spec::texts(service, "externalIPs").join(",");
     match spec::service_type(service) {
         "ClusterIP" | "NodePort" => rules::or(external, "<none>"),
         "LoadBalancer" => {
-            let balancer = rules::shown_load_balancer(service);
+            let balancer = rules::load_balancer_cell(service);
             let both: Vec<_> = [balancer, external].into_iter().filter(|part| !part.is_empty()).collect();
             rules::or(both.join(","), "<pending>")
         }
@@ -231,8 +231,8 @@ fn shown_external_ips(service: &Value) -> String {
     }
 }
 
-fn shown_ports(service: &Value) -> String {
-    let shown = |port: &Value| {
+fn ports_cell(service: &Value) -> String {
+    let format_port = |port: &Value| {
         let number = view::integer(port, &["port"]).unwrap_or(0);
         let protocol = view::text(port, &["protocol"]);
         match spec::node_port(port) {
@@ -240,7 +240,7 @@ fn shown_ports(service: &Value) -> String {
             _ => format!("{number}/{protocol}"),
         }
     };
-    let ports: Vec<_> = spec::ports(service).iter().map(shown).collect();
+    let ports: Vec<_> = spec::ports(service).iter().map(format_port).collect();
     rules::or(ports.join(","), "<none>")
 }
 
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_show_addresses_and_ports() {
+    fn table_row_shows_addresses_and_ports() {
         let cells = |spec: Value, ingress: Value| {
             Service.cells(&json!({"spec": spec, "status": {"loadBalancer": {"ingress": ingress}}}), 0)
         };
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn only_load_balancers_have_a_status() {
+    fn load_balancer_status_requires_the_type() {
         let check = |service_type: &str, ingress: Value| {
             let service =
                 json!({"spec": {"type": service_type}, "status": {"loadBalancer": {"ingress": [ingress]}}});
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn deprecated_and_ignored_fields_are_warned_of() {
+    fn deprecated_and_ignored_fields_cause_warnings() {
         let warnings = |spec: Value| Service.warnings(&json!({"spec": spec}), None);
         assert!(warnings(json!({"type": "ClusterIP", "sessionAffinity": "None"})).is_empty());
         assert_eq!(

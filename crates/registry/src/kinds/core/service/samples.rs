@@ -41,13 +41,13 @@ pub(super) fn stored_samples() -> Vec<Stored> {
 
 pub(super) fn warned_samples() -> Vec<Warned> {
     let close = with(json!({"trafficDistribution": "PreferClose"}));
-    let close_told = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+    let close_warning = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "::ffff:10.0.0.1"}]}}});
     let status_told = "status.loadBalancer.ingress[0]: non-standard IP address \"::ffff:10.0.0.1\" is invalid: \
                        use \"10.0.0.1\"";
     vec![
-        Warned::created(close.clone(), &[close_told]),
-        Warned::updated(close.clone(), close.clone(), &[close_told]),
+        Warned::created(close.clone(), &[close_warning]),
+        Warned::updated(close.clone(), close.clone(), &[close_warning]),
         Warned::status(merged(&close, &status), &[status_told]),
     ]
 }
