@@ -1,3 +1,3 @@
-//! Kinds of coordination.k8s.io.
+//! The group `coordination.k8s.io`.
 
 pub mod lease;

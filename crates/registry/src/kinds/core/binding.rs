@@ -1,4 +1,4 @@
-//! Binding: the order to run a pod on a node. It can only be created, and nothing is stored.
+//! Binding: assigns a pod to a node. It supports only create, and nothing is stored.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of Binding objects.
 pub struct Binding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

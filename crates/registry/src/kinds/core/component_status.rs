@@ -1,6 +1,6 @@
-//! ComponentStatus: whether a part of the control plane is healthy.
+//! ComponentStatus: health of a control plane component.
 //!
-//! Nothing is stored: whoever serves it asks the components.
+//! Nothing is stored: the API server that serves this kind collects the health of the components on each read.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::kind::{Column, Declaration, Kind, Scope, Verbs, texts};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of ComponentStatus objects.
 pub struct ComponentStatus;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -18,9 +18,9 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deprecated: Some("v1 ComponentStatus is deprecated in v1.19+".into()),
     columns: vec![
         Column::name(),
-        Column::text("Status", "whether it is healthy"),
-        Column::text("Message", "what it says"),
-        Column::text("Error", "what is wrong"),
+        Column::text("Status", "health of the component"),
+        Column::text("Message", "health message of the component"),
+        Column::text("Error", "error of the health check"),
     ],
     ..Declaration::new("", &["v1"], "ComponentStatus", "componentstatuses", "componentstatus", Scope::Cluster)
 });
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_to_be_healthy_is_not_called_so() {
+    fn status_column_is_healthy_only_for_a_true_condition() {
         let status =
             |conditions: Value| ComponentStatus.cells(&json!({"conditions": conditions}), 0)[1].clone();
         assert_eq!(status(json!([])), "Unknown");

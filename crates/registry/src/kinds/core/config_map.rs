@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::view;
 
-/// The most bytes of all values together, as upstream has it.
+/// Maximum size of all values together in bytes, as in kube-apiserver.
 const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
-/// The kind.
+/// [`Kind`] of ConfigMap objects.
 pub struct ConfigMap;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     short_names: texts(&["cm"]),
-    columns: vec![Column::name(), Column::text("Data", "how many keys it has"), Column::age()],
+    columns: vec![Column::name(), Column::text("Data", "number of keys"), Column::age()],
     storage_version_hash: "qFsyl6wFWjQ=".into(),
     ..Declaration::new("", &["v1"], "ConfigMap", "configmaps", "configmap", Scope::Namespaced)
 });
@@ -43,7 +43,7 @@ impl Kind for ConfigMap {
         }
         for (key, value) in view::fields(object, &["binaryData"]) {
             check_key(key, &Path::root("binaryData"), errors);
-            // Base64 in JSON: three bytes in four characters.
+            // Base64 in JSON: four characters encode three bytes.
             total += value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4);
         }
         if total > MAX_TOTAL_BYTES {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_immutable_one_stays_as_it_is() {
+    fn immutable_config_map_update_is_rejected() {
         let old = json!({"immutable": true, "data": {"a": "1"}});
         for (patch, field) in
             [(json!({"data": {"a": "2"}}), "data"), (json!({"immutable": null}), "immutable")]

@@ -1,4 +1,4 @@
-//! Endpoints: the older and coarser of the two lists of who answers for a service.
+//! Endpoints: backends of a service, in the older and coarser of two APIs; the other is EndpointSlice.
 
 use std::sync::LazyLock;
 
@@ -11,10 +11,10 @@ use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::kinds::ratchet;
 use crate::view;
 
-/// Who keeps an object up to date.
+/// Label that names the component that maintains an object.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 
-/// The kind.
+/// [`Kind`] of Endpoints objects.
 pub struct Endpoints;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -24,7 +24,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into()),
     columns: vec![
         Column::name(),
-        Column::text("Endpoints", "the first addresses that answer"),
+        Column::text("Endpoints", "first addresses and ports that are ready"),
         Column::age(),
     ],
     storage_version_hash: "fWeeMqaN/OA=".into(),
@@ -75,7 +75,7 @@ impl Kind for Endpoints {
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        vec![view::name(object).into(), shown(object).into(), view::age(object, now)]
+        vec![view::name(object).into(), endpoints_cell(object).into(), view::age(object, now)]
     }
 
     #[cfg(any(test, feature = "samples"))]
@@ -141,8 +141,8 @@ fn check_port(port: &Value, needs_name: bool, path: &Path<'_>, errors: &mut Erro
     }
 }
 
-/// The first addresses, each with each port, that are ready.
-fn shown(object: &Value) -> String {
+/// Table cell with the first ready addresses, each with each port.
+fn endpoints_cell(object: &Value) -> String {
     const MAX: usize = 3;
     let subsets = view::items(object, &["subsets"]);
     if subsets.is_empty() {
@@ -163,7 +163,7 @@ fn shown(object: &Value) -> String {
     }
     let count = all.len();
     all.truncate(MAX);
-    rules::shown_list(&all, count, MAX)
+    rules::list_cell(&all, count, MAX)
 }
 
 fn host_port(ip: &str, port: i64) -> String {
@@ -231,12 +231,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_three_addresses() {
+    fn endpoints_cell_has_at_most_three_addresses() {
         let endpoints = |addresses: &[&str], ports: Value| {
             let addresses: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
-            shown(&json!({"subsets": [{"addresses": addresses, "ports": ports}]}))
+            endpoints_cell(&json!({"subsets": [{"addresses": addresses, "ports": ports}]}))
         };
-        assert_eq!(shown(&json!({})), "<none>");
+        assert_eq!(endpoints_cell(&json!({})), "<none>");
         assert_eq!(endpoints(&["10.0.0.1"], json!([])), "10.0.0.1");
         assert_eq!(
             endpoints(&["10.0.0.1", "::1"], json!([{"port": 1}, {"port": 2}])),

@@ -1,7 +1,7 @@
-//! Event: something that happened to an object.
+//! Event: a report about an object.
 //!
-//! The group `events.k8s.io` has another view of the same objects. They are stored in the form
-//! of the core group, which is the one below.
+//! The group `events.k8s.io` serves the same objects in another form. They are stored in the form of the core group,
+//! which is the one below.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -18,10 +18,10 @@ use crate::view;
 const MAX_FIELD_BYTES: usize = 128;
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// As upstream's default.
+/// Time until an event is deleted, as by default in kube-apiserver (`--event-ttl`).
 const TIME_TO_LIVE: Duration = Duration::from_secs(3600);
 
-/// The kind.
+/// [`Kind`] of Event objects.
 pub struct Event;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -42,7 +42,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     ..declaration("")
 });
 
-/// What both groups say of events.
+/// The parts of the declaration that both groups share.
 pub(crate) fn declaration(group: &'static str) -> Declaration {
     Declaration {
         short_names: texts(&["ev"]),
@@ -59,15 +59,15 @@ pub(crate) fn declaration(group: &'static str) -> Declaration {
 
 fn columns() -> Vec<Column> {
     vec![
-        Column::text("Last Seen", "when it happened last"),
-        Column::text("Type", "whether it is normal or a warning"),
-        Column::text("Reason", "what happened, in one word"),
-        Column::text("Object", "what it happened to"),
-        Column::text("Subobject", "the part that it happened to").wide(),
-        Column::text("Source", "who says so").wide(),
-        Column::text("Message", "what happened"),
-        Column::text("First Seen", "when it happened first").wide(),
-        Column::text("Count", "how often it happened").wide(),
+        Column::text("Last Seen", "time since the last occurrence"),
+        Column::text("Type", "type of the event: Normal or Warning"),
+        Column::text("Reason", "short, machine-readable reason"),
+        Column::text("Object", "object that the event is about"),
+        Column::text("Subobject", "field path within the object").wide(),
+        Column::text("Source", "component that reports the event").wide(),
+        Column::text("Message", "human-readable description"),
+        Column::text("First Seen", "time since the first occurrence").wide(),
+        Column::text("Count", "number of occurrences").wide(),
         Column::name().wide(),
     ]
 }
@@ -104,9 +104,9 @@ impl Kind for Event {
     }
 }
 
-/// What must hold for events of both groups; the groups name the reporter differently.
+/// Validates an event of either group; the groups name the reporter field differently.
 ///
-/// Events with an `eventTime` are of the newer sort, and more is asked of them.
+/// Events with an `eventTime` come from the newer API and are validated more strictly.
 pub(crate) fn validate(object: &Value, reporter_field: &str, errors: &mut ErrorList) {
     let namespace = view::text(object, &["metadata", "namespace"]);
     let involved = view::text(object, &["involvedObject", "namespace"]);
@@ -151,7 +151,7 @@ fn check_length(length: usize, max: usize, path: &Path<'_>, errors: &mut ErrorLi
     }
 }
 
-/// The row of an event in the form of the core group.
+/// Table row of an event in the form of the core group.
 pub(crate) fn cells(object: &Value, now: i64) -> Vec<Value> {
     let age = |path: &[&str]| view::age_since(object, path, now);
     let has = |field: &str| view::at(object, &[field]).is_some();
@@ -160,7 +160,7 @@ pub(crate) fn cells(object: &Value, now: i64) -> Vec<Value> {
         (age(&["series", "lastObservedTime"]), view::integer(object, &["series", "count"]).unwrap_or(0))
     } else {
         let last = if has("lastTimestamp") { age(&["lastTimestamp"]) } else { first.clone() };
-        // Newer events that happened once do not say so.
+        // Newer events leave `count` unset if they happened once.
         (last, view::integer(object, &["count"]).filter(|count| *count != 0).unwrap_or(1))
     };
     vec![
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_older_and_newer_events() {
+    fn table_rows_cover_older_and_newer_events() {
         let older = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "source": {"component": "kubelet", "host": "n"}, "message": " m\n", "count": 4});
         let cells = Event.cells(&older, 0);
         assert_eq!(cells[3..7], [json!("pod/p"), json!(""), json!("kubelet, n"), json!("m")]);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_is_who_reports() {
+    fn source_field_falls_back_to_the_reporting_component() {
         let event = json!({"reportingComponent": "c", "involvedObject": {"kind": "Pod"}});
         assert_eq!(Event.selectable_value(&event, "source"), "c");
         assert_eq!(Event.selectable_value(&event, "involvedObject.kind"), "Pod");

@@ -1,7 +1,7 @@
-//! Whether a secret of type `kubernetes.io/tls` can be a certificate and its key, in Go's words.
+//! Warnings about unusable certificates and keys in secrets of type `kubernetes.io/tls`, in the words of Go.
 //!
-//! Only what kind of blocks there are is looked at. That a key is that of a certificate would need all of what
-//! makes a certificate, for a warning.
+//! Only the types of the PEM blocks are checked. Checking that the key belongs to the certificate would require
+//! parsing X.509, for a mere warning.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::view;
 const CERTIFICATE: &str = "CERTIFICATE";
 const PRIVATE_KEY: &str = "PRIVATE KEY";
 
-/// What is wrong with them, if something is.
+/// Returns a warning if the certificate or else the key is unusable.
 pub(super) fn warning(secret: &Value) -> Option<String> {
     let labels = |key: &str| -> Vec<String> {
         let blocks = pem::blocks(view::text(secret, &["data", key]));

@@ -1,4 +1,4 @@
-//! Label selectors as they stand in objects of many kinds.
+//! Label selectors in fields of objects.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::selector::LabelSelector;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kinds::rules;
 
-/// Whether a selector may be as it is.
+/// Validates a label selector.
 pub fn validate(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     match read(selector) {
         Some(selector) => rules::checked_label_selector(path, &selector, errors),
@@ -15,14 +15,14 @@ pub fn validate(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a selector fits labels (a map of texts). One that is absent or cannot be used
-/// fits none, an empty one all.
+/// Returns true if a selector matches labels (a map of strings). An absent or invalid selector matches nothing, an
+/// empty one everything.
 pub fn matches(selector: &Value, labels: &Value) -> bool {
     let empty = serde_json::Map::new();
     parse(selector).matches(labels.as_object().unwrap_or(&empty))
 }
 
-/// Ready to match; see [`matches()`].
+/// Parses a selector; absent and invalid ones are treated as in [`matches()`].
 pub fn parse(selector: &Value) -> Selector {
     if selector.is_null() {
         return Selector::nothing();
@@ -31,13 +31,13 @@ pub fn parse(selector: &Value) -> Selector {
     selector.unwrap_or_else(Selector::nothing)
 }
 
-/// Whether a selector has neither labels nor expressions, so that it fits everything.
+/// Returns true if a selector has neither labels nor expressions, so that it matches everything.
 pub fn is_empty(selector: &Value) -> bool {
     read(selector).is_some_and(|selector| selector.is_empty())
 }
 
-/// How table cells show a selector, such as `app=web,tier in (a,b)`; `<none>` for one that
-/// fits everything or nothing by form, `<error>` for one that cannot be used.
+/// Formats a selector for a table cell, such as `app=web,tier in (a,b)`; `<none>` for an absent or empty selector,
+/// `<error>` for an invalid one.
 pub fn to_text(selector: &Value) -> String {
     if selector.is_null() {
         return "<none>".to_owned();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_selectors_are_refused() {
+    fn selector_with_unknown_operator_is_rejected() {
         let mut errors = ErrorList::new();
         let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
         validate(&selector, &Path::root("spec.selector"), &mut errors);

@@ -1,4 +1,4 @@
-//! LimitRange: bounds and defaults for what one object of a namespace may ask for.
+//! LimitRange: bounds and defaults for the resources of single objects of a namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::view;
 
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
-/// The kind.
+/// [`Kind`] of LimitRange objects.
 pub struct LimitRange;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -72,7 +72,7 @@ impl Kind for LimitRange {
     }
 }
 
-/// Takes over amounts of one list that another does not have.
+/// Copies amounts into one list that it lacks and another list has.
 fn fill(limit: &mut Value, list: &str, from: &str) {
     let Some(Value::Object(source)) = limit.get(from).cloned() else { return };
     view::set_default(limit, list, || Value::Object(Map::new()));
@@ -130,7 +130,7 @@ fn check_limit(limit: &Value, limit_type: &str, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// All that is said about one resource.
+/// Amounts of one resource in all lists.
 #[derive(Default)]
 struct Amounts {
     max: Option<Quantity>,
@@ -152,8 +152,8 @@ impl Amounts {
         *field = Some(amount);
     }
 
-    /// Checks that min ≤ default request ≤ default ≤ max. The value that a message shows is
-    /// not always the one of the field that it names; clients know it so.
+    /// Checks that min ≤ default request ≤ default ≤ max. As in kube-apiserver, the value in a message is not always
+    /// that of the field that it names.
     fn check_order(&self, name: &str, path: &Path<'_>, errors: &mut ErrorList) {
         let mut ascending = |low: (&Option<Quantity>, &str),
                              high: (&Option<Quantity>, &str),
@@ -162,10 +162,10 @@ impl Amounts {
             if let (Some(low_amount), Some(high_amount)) = (low.0, high.0)
                 && low_amount > high_amount
             {
-                let shown = resource_list::shown(if shows_low { low_amount } else { high_amount });
+                let bad_value = resource_list::bad_value(if shows_low { low_amount } else { high_amount });
                 let detail =
                     format!("{} value {low_amount} is greater than {} value {high_amount}", low.1, high.1);
-                errors.push(FieldError::invalid(&path.child(list).key(name), shown, detail));
+                errors.push(FieldError::invalid(&path.child(list).key(name), bad_value, detail));
             }
         };
         let (min, max) = ((&self.min, "min"), (&self.max, "max"));
@@ -183,7 +183,7 @@ impl Amounts {
             let detail =
                 format!("default value {default} must equal to defaultRequest value {request} in {name}");
             let path = path.child("defaultRequest");
-            errors.push(FieldError::invalid(&path.key(name), resource_list::shown(request), detail));
+            errors.push(FieldError::invalid(&path.key(name), resource_list::bad_value(request), detail));
         }
     }
 
@@ -193,19 +193,19 @@ impl Amounts {
         let path = path.key(name);
         if *ratio < Quantity::new(1, Format::DecimalSi) {
             let detail = format!("ratio {ratio} is less than 1");
-            errors.push(FieldError::invalid(&path, resource_list::shown(ratio), detail));
+            errors.push(FieldError::invalid(&path, resource_list::bad_value(ratio), detail));
         }
         if let (Some(min), Some(max)) = (&self.min, &self.max) {
             let limit = float(max) / float(min);
             if float(ratio) > limit {
                 let detail = format!("ratio {ratio} is greater than max/min = {limit:.6}");
-                errors.push(FieldError::invalid(&path, resource_list::shown(ratio), detail));
+                errors.push(FieldError::invalid(&path, resource_list::bad_value(ratio), detail));
             }
         }
     }
 }
 
-/// As a floating point number, exact to thousandths where these fit into 64 bits.
+/// The amount as a floating point number, exact to thousandths where these fit into 64 bits.
 fn float(amount: &Quantity) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a ratio need not be exact")]
     if amount.value() < i64::MAX / 1000 {
@@ -297,7 +297,7 @@ mod tests {
     use crate::samples::errors_on_create;
 
     #[test]
-    fn defaults_come_from_the_bounds() {
+    fn missing_defaults_are_taken_from_the_bounds() {
         let mut range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}]}});
         LimitRange.set_defaults(&mut range);
         let limit = &range["spec"]["limits"][0];
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_those_that_clients_know() {
+    fn messages_match_kube_apiserver() {
         let range = json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}, "min": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "500m"}}]}});
         assert_eq!(
             errors_on_create(&LimitRange, &range).to_string(),

@@ -1,6 +1,6 @@
 //! Namespace: a scope for names.
 //!
-//! Its deletion is a process: the finalizers of its `spec` name who still has to clean up.
+//! Its deletion is a process: the finalizers of its `spec` name the components that still have to clean up.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,16 +15,16 @@ use super::rules;
 use crate::kind::{Column, Declaration, DeletionRule, Kind, NameRule, Scope, Subresource, Verbs, texts};
 use crate::view;
 
-/// The finalizer by which the contents are deleted first.
+/// Finalizer that delays the removal of a namespace until its contents are deleted.
 const FINALIZER: &str = "kubernetes";
 
-/// Finalizers that need no prefix.
+/// Finalizers that need no domain prefix.
 const STANDARD_FINALIZERS: &[&str] = &[FINALIZER, "orphan", "foregroundDeletion"];
 
-/// The label that repeats the name, so that selectors can select it.
+/// Label that repeats the name, so that label selectors can match it.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// The kind.
+/// [`Kind`] of Namespace objects.
 pub struct Namespace;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -41,7 +41,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     selectable_fields: texts(&["status.phase"]),
     columns: vec![
         Column::name(),
-        Column::text("Status", "whether it is in use or being deleted"),
+        Column::text("Status", "phase of the namespace: Active or Terminating"),
         Column::age(),
     ],
     storage_version_hash: "Q3oi5N2YM8M=".into(),
@@ -61,7 +61,7 @@ impl Kind for Namespace {
     }
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
-        // The name may have been generated meanwhile.
+        // The name may have been generated since defaults were set.
         label_with_name(object);
         object["status"] = json!({"phase": "Active"});
         let finalizers = &mut object["spec"]["finalizers"];
@@ -109,7 +109,7 @@ impl Kind for Namespace {
     }
 
     fn prepare_for_part_update(&self, _part: &str, new: &mut Value, old: &Value, _now: Time) {
-        // The only other part is `finalize`: it changes the finalizers, and metadata.
+        // The only other subresource is `finalize`. It changes the finalizers and metadata.
         if let (Value::Object(new), Value::Object(old)) = (new, old) {
             new.remove("status");
             new.extend(old.get("status").map(|status| ("status".to_owned(), status.clone())));
@@ -125,7 +125,7 @@ impl Kind for Namespace {
 
     fn begin_deletion(&self, object: &mut Value) {
         object["status"]["phase"] = "Terminating".into();
-        // It has no say in how long it takes.
+        // Namespaces have no grace period.
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             metadata.remove("deletionGracePeriodSeconds");
         }
@@ -179,7 +179,7 @@ fn samples() -> crate::samples::Samples {
         ],
         updates: vec![
             json!({"metadata": {"labels": {"team": "blue"}}}),
-            // Dropped, as only the subresource may change them.
+            // Ignored: only the subresource `finalize` changes finalizers.
             json!({"spec": {"finalizers": ["own"]}}),
         ],
         invalid_updates: Vec::new(),
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_one_is_active_and_has_the_finalizer() {
+    fn new_namespace_is_active_and_has_the_finalizer() {
         let mut namespace = json!({"metadata": {"name": "blue"}});
         Namespace.set_defaults(&mut namespace);
         Namespace.prepare_for_create(&mut namespace, Time(0));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_leave_the_finalizers_alone() {
+    fn update_keeps_the_finalizers() {
         let old = json!({"spec": {"finalizers": ["kubernetes"]}});
         let mut new = json!({"metadata": {"name": "blue"}});
         Namespace.prepare_for_update(&mut new, &old);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_phase_follows_the_deletion() {
+    fn phase_must_match_the_deletion_timestamp() {
         let check = |namespace: Value| {
             let mut errors = ErrorList::new();
             Namespace.validate_status_update(&namespace, &namespace, &mut errors);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_subresource_names_the_finalizer_that_is_wrong() {
+    fn finalize_error_names_the_invalid_finalizer() {
         let mut errors = ErrorList::new();
         let namespace = json!({"spec": {"finalizers": ["kubernetes", "own"]}});
         Namespace.validate_part_update("finalize", &namespace, &namespace, &mut errors);

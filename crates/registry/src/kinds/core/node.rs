@@ -12,7 +12,7 @@ use super::{resource_list, rules, taint};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, Verbs, texts};
 use crate::{internal_types, view};
 
-/// The kind.
+/// [`Kind`] of Node objects.
 pub struct Node;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -30,15 +30,15 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     selectable_fields: texts(&["spec.unschedulable"]),
     columns: vec![
         Column::name(),
-        Column::text("Status", "whether it runs pods"),
-        Column::text("Roles", "what its labels say it is for"),
+        Column::text("Status", "readiness of the node, and whether scheduling is disabled"),
+        Column::text("Roles", "roles from the labels node-role.kubernetes.io/*"),
         Column::age(),
-        Column::text("Version", "the version of its kubelet"),
-        Column::text("Internal-IP", "how it is reached from within the cluster").wide(),
-        Column::text("External-IP", "how it is reached from outside").wide(),
-        Column::text("OS-Image", "its operating system").wide(),
-        Column::text("Kernel-Version", "its kernel").wide(),
-        Column::text("Container-Runtime", "what runs its containers").wide(),
+        Column::text("Version", "version of the kubelet"),
+        Column::text("Internal-IP", "first internal IP address of the node").wide(),
+        Column::text("External-IP", "first external IP address of the node").wide(),
+        Column::text("OS-Image", "operating system image").wide(),
+        Column::text("Kernel-Version", "kernel version").wide(),
+        Column::text("Container-Runtime", "container runtime and its version").wide(),
     ],
     storage_version_hash: "XwShjMxG9Fs=".into(),
     ..Declaration::new("", &["v1"], "Node", "nodes", "node", Scope::Cluster)
@@ -50,7 +50,7 @@ impl Kind for Node {
     }
 
     fn set_defaults(&self, object: &mut Value) {
-        unite_pod_cidrs(object);
+        sync_pod_cidrs(object);
         if let Some(capacity) = view::at(object, &["status", "capacity"]).cloned() {
             view::set_default(&mut object["status"], "allocatable", || capacity);
         }
@@ -142,8 +142,8 @@ impl Kind for Node {
     }
 }
 
-/// `podCIDR` is an older name of the first of `podCIDRs`, and wins where they differ.
-fn unite_pod_cidrs(object: &mut Value) {
+/// Makes `podCIDR`, the older field, equal to the first of `podCIDRs`. Where they differ, `podCIDR` wins.
+fn sync_pod_cidrs(object: &mut Value) {
     let first = view::items(object, &["spec", "podCIDRs"]).first().and_then(Value::as_str).map(str::to_owned);
     let single = view::text(object, &["spec", "podCIDR"]).to_owned();
     match first {
@@ -160,21 +160,21 @@ fn drop_config(object: &mut Value, part: &str, field: &str) {
     }
 }
 
-/// The checks of an update of the node or of its status. kube-apiserver repeats checks of the whole node here,
-/// and reports their errors twice for an update of the node.
+/// Validates an update of the node or of its status. kube-apiserver repeats checks of the whole node here, and
+/// reports their errors twice for an update of the node.
 fn check_update(new: &Value, old: &Value, errors: &mut ErrorList) {
     check_resources(new, errors);
     check_declared_features(new, errors);
     check_addresses(new, errors);
-    check_identity_stays(new, old, errors);
+    check_identity_unchanged(new, old, errors);
     check_taints(new, errors);
     if view::text(new, &["spec", "externalID"]) != view::text(old, &["spec", "externalID"]) {
         errors.push(FieldError::forbidden(&Path::root("spec.externalID"), "may not be updated"));
     }
 }
 
-/// The addresses of pods and the provider's id, once set, do not change.
-fn check_identity_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+/// Checks that pod CIDRs and provider ID do not change once they are set.
+fn check_identity_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
     let may_not = |what: &str| format!("node updates may not change {what} except from \"\" to valid");
     let [new_cidrs, old_cidrs] = [new, old].map(|node| view::items(node, &["spec", "podCIDRs"]));
     let changed = old_cidrs.iter().zip(new_cidrs).filter(|(old, new)| old != new).count();
@@ -192,7 +192,7 @@ fn check_identity_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// kube-apiserver names `metadata.taints` instead of `spec.taints`.
+/// Validates the taints. Like kube-apiserver, errors name `metadata.taints` instead of `spec.taints`.
 fn check_taints(node: &Value, errors: &mut ErrorList) {
     taint::validate(view::items(node, &["spec", "taints"]), &Path::root("metadata.taints"), errors);
 }
@@ -237,10 +237,10 @@ fn check_declared_features(object: &Value, errors: &mut ErrorList) {
 }
 
 fn feature_problem(feature: &str) -> Option<String> {
-    let shown = quoted(feature);
+    let printed = quoted(feature);
     let max = name::DNS1123_SUBDOMAIN_MAX_LENGTH;
     if feature.len() > max {
-        return Some(format!("invalid feature name {shown}: must be no more than {max} characters"));
+        return Some(format!("invalid feature name {printed}: must be no more than {max} characters"));
     }
     let mut segments = feature.split('/').enumerate();
     let fine = segments.all(|(index, segment)| {
@@ -250,7 +250,7 @@ fn feature_problem(feature: &str) -> Option<String> {
     });
     (!fine).then(|| {
         format!(
-            "invalid feature name {shown}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            "invalid feature name {printed}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
         )
     })
 }
@@ -269,7 +269,7 @@ fn check_pod_cidrs(object: &Value, errors: &mut ErrorList) {
         .iter()
         .map(|block| name::parse_cidr_sloppy(block).map(|parsed| parsed.address.is_ipv4()))
         .collect();
-    // kube-apiserver reports a malformed block again as a failure of its own check.
+    // kube-apiserver reports a malformed block again as an internal error of its dual-stack check.
     if let Some(index) = families.iter().position(Option::is_none) {
         let message = format!(
             "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {})",
@@ -381,21 +381,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_older_name_of_the_first_block_wins() {
-        let united = |spec: Value| {
+    fn pod_cidr_wins_over_different_pod_cidrs() {
+        let synced = |spec: Value| {
             let mut node = json!({"spec": spec});
             Node.set_defaults(&mut node);
             node["spec"].clone()
         };
         let both = json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]});
-        assert_eq!(united(json!({"podCIDR": "10.0.0.0/24"})), both);
-        assert_eq!(united(json!({"podCIDRs": ["10.0.0.0/24"]})), both);
-        assert_eq!(united(json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.9.0.0/24"]})), both);
-        assert_eq!(united(json!({})), json!({}));
+        assert_eq!(synced(json!({"podCIDR": "10.0.0.0/24"})), both);
+        assert_eq!(synced(json!({"podCIDRs": ["10.0.0.0/24"]})), both);
+        assert_eq!(synced(json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.9.0.0/24"]})), both);
+        assert_eq!(synced(json!({})), json!({}));
     }
 
     #[test]
-    fn tables_show_status_and_roles() {
+    fn table_row_shows_status_and_roles() {
         let node = json!({
             "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": ""}},
             "spec": {"unschedulable": true},
@@ -419,9 +419,9 @@ mod tests {
         let node = json!({"spec": {"podCIDRs": ["10.0.0.0/24", "x"]}});
         let mut errors = ErrorList::new();
         Node.validate(&node, &mut errors);
-        let shown: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let printed: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
-            shown[1..],
+            printed[1..],
             [
                 "spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with \
                  error:invalid CIDR[1]: <nil> (invalid CIDR address: x)",
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_stands_there_once() {
+    fn duplicate_address_is_rejected() {
         let address = json!({"type": "InternalIP", "address": "10.0.0.2"});
         let node = json!({"status": {"addresses": [address, address]}});
         let mut errors = ErrorList::new();

@@ -1,4 +1,4 @@
-//! PodTemplate: a template of pods, by itself.
+//! PodTemplate: a pod template that is an object of its own.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use super::pod_spec::{self, defaults::within};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of PodTemplate objects.
 pub struct PodTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -18,9 +18,9 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deletion_returns_object: true,
     columns: vec![
         Column::name(),
-        Column::text("Containers", "the names of the template's containers"),
-        Column::text("Images", "the images of the template's containers"),
-        Column::text("Pod Labels", "the labels of pods made from the template"),
+        Column::text("Containers", "names of the containers in the template"),
+        Column::text("Images", "images of the containers in the template"),
+        Column::text("Pod Labels", "labels of the pods created from the template"),
     ],
     storage_version_hash: "LIXB2x4IFpk=".into(),
     ..Declaration::new("", &["v1"], "PodTemplate", "podtemplates", "podtemplate", Scope::Namespaced)

@@ -1,4 +1,4 @@
-//! ReplicationController: keeps a number of pods alive; ReplicaSet came after it.
+//! ReplicationController: keeps a number of pods running; the predecessor of ReplicaSet.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::kind::{Column, Declaration, Generation, Kind, NameRule, Scope, Subres
 use crate::scale::{ScalePaths, ScaleSelector};
 use crate::{internal_types, view};
 
-/// The kind.
+/// [`Kind`] of ReplicationController objects.
 pub struct ReplicationController;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -31,13 +31,13 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     selectable_fields: texts(&["status.replicas"]),
     columns: vec![
         Column::name(),
-        Column::integer("Desired", "how many pods there should be"),
-        Column::integer("Current", "how many pods there are"),
-        Column::integer("Ready", "how many of them are ready"),
+        Column::integer("Desired", "desired number of pods"),
+        Column::integer("Current", "current number of pods"),
+        Column::integer("Ready", "number of ready pods"),
         Column::age(),
-        Column::text("Containers", "the names of the template's containers").wide(),
-        Column::text("Images", "the images of the template's containers").wide(),
-        Column::text("Selector", "the labels by which it knows its pods").wide(),
+        Column::text("Containers", "names of the containers in the template").wide(),
+        Column::text("Images", "images of the containers in the template").wide(),
+        Column::text("Selector", "label selector of the pods").wide(),
     ],
     storage_version_hash: "Jond2If31h0=".into(),
     ..Declaration::new(
@@ -71,7 +71,7 @@ impl Kind for ReplicationController {
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         if let Value::Object(fields) = object {
-            // The number is always shown, even when there is none yet.
+            // The number is always present, even if there are no pods yet.
             fields.insert("status".to_owned(), json!({"replicas": 0}));
         }
         drop_disabled_fields(object);
@@ -110,9 +110,9 @@ impl Kind for ReplicationController {
             warnings.push(format!("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{messages}]"));
         }
         let is_changed = old.is_none_or(|old| old.get("spec") != new.get("spec"));
-        // Upstream takes the old template for the new one.
-        let told = old.unwrap_or(new);
-        if let Some(template) = view::at(told, &["spec", "template"]).filter(|_| is_changed) {
+        // kube-apiserver warns about the old template instead of the new one.
+        let warned = old.unwrap_or(new);
+        if let Some(template) = view::at(warned, &["spec", "template"]).filter(|_| is_changed) {
             warnings.extend(pod_spec::template_warnings(template, &Path::root("spec.template")));
         }
         warnings
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_come_from_the_template() {
+    fn labels_and_selector_default_to_the_template_labels() {
         let mut object = samples().valid.remove(1);
         ReplicationController.set_defaults(&mut object);
         assert_eq!(object["spec"]["selector"], json!({"app": "web"}));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_fit_together() {
+    fn inconsistent_counts_are_rejected() {
         let mut errors = ErrorList::new();
         status(
             &json!({"replicas": 1, "readyReplicas": 2, "availableReplicas": 1}),

@@ -1,4 +1,4 @@
-//! Lists of resources: which names they may have and what the amounts may be.
+//! Resource lists: validation of names and amounts of resources.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -57,24 +57,24 @@ pub(crate) fn amounts<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Ite
         .filter_map(|(name, amount)| Some((name.as_str(), Quantity::from_json(amount).ok()?)))
 }
 
-/// An amount as messages show it.
-pub(crate) fn shown(quantity: &Quantity) -> BadValue {
+/// Formats an amount for messages.
+pub(crate) fn bad_value(quantity: &Quantity) -> BadValue {
     BadValue::named(&quantity.to_string())
 }
 
-/// Whether a name belongs to Kubernetes: it has no prefix, or that of `kubernetes.io`.
+/// Returns true if Kubernetes itself defines the name: it has no prefix, or that of `kubernetes.io`.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether a name belongs to somebody else.
+/// Returns true for the name of an extended resource.
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with("requests.")
         && name::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Whether a quota knows a resource.
+/// Returns true if quotas support a resource.
 pub(crate) fn is_standard_for_quota(name: &str) -> bool {
     INTEGER.contains(&name)
         || QUOTA.contains(&name)
@@ -82,7 +82,7 @@ pub(crate) fn is_standard_for_quota(name: &str) -> bool {
         || name.starts_with("requests.hugepages-")
 }
 
-/// Checks the name of a resource of any kind.
+/// Validates the name of a resource in any context.
 pub(crate) fn check_name(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let before = errors.len();
     rules::text(name, name::qualified_name, path, errors);
@@ -92,7 +92,7 @@ pub(crate) fn check_name(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Checks the name of a resource that containers ask for.
+/// Validates the name of a resource of containers.
 pub(crate) fn check_container_name(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     check_name(name, path, errors);
     let standard = ["cpu", "memory", "ephemeral-storage"].contains(&name) || name.starts_with("hugepages-");
@@ -107,7 +107,7 @@ pub(crate) fn check_container_name(name: &str, path: &Path<'_>, errors: &mut Err
     }
 }
 
-/// Checks the name of a resource that a quota limits.
+/// Validates the name of a resource that a quota limits.
 pub(crate) fn check_quota_name(name: &str, path: &Path<'_>, errors: &mut ErrorList) {
     check_name(name, path, errors);
     if !name.contains('/') && !is_standard_for_quota(name) {
@@ -116,18 +116,18 @@ pub(crate) fn check_quota_name(name: &str, path: &Path<'_>, errors: &mut ErrorLi
     }
 }
 
-/// Checks that an amount is not below zero, and whole where the resource is countable.
+/// Rejects negative amounts, and fractions of countable resources.
 pub(crate) fn check_amount(name: &str, amount: &Quantity, path: &Path<'_>, errors: &mut ErrorList) {
     if amount.sign() < 0 {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(path, amount.to_string(), detail));
     }
     if (INTEGER.contains(&name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
-        errors.push(FieldError::invalid(path, shown(amount), "must be an integer"));
+        errors.push(FieldError::invalid(path, bad_value(amount), "must be an integer"));
     }
 }
 
-/// Checks that an amount is above zero; whether it is.
+/// Rejects amounts that are not positive. Returns true if the amount is valid.
 pub(crate) fn check_positive(amount: &Quantity, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let fine = amount.sign() > 0;
     if !fine {
@@ -136,7 +136,7 @@ pub(crate) fn check_positive(amount: &Quantity, path: &Path<'_>, errors: &mut Er
     fine
 }
 
-/// Checks that an amount is not below zero, as volumes have it; whether it is fine.
+/// Rejects negative amounts, with the message used for volumes. Returns true if the amount is valid.
 pub(crate) fn check_basic(amount: &Quantity, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let fine = amount.value() >= 0;
     if !fine {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn names_belong_to_kubernetes_or_to_somebody() {
+    fn container_resource_name_must_be_standard_or_extended() {
         let check = |name: &str| {
             let mut errors = ErrorList::new();
             check_container_name(name, &Path::root("max"), &mut errors);

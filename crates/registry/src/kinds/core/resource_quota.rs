@@ -1,4 +1,4 @@
-//! ResourceQuota: how much a namespace may use.
+//! ResourceQuota: limits of the total resources of a namespace.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -11,15 +11,15 @@ use super::{resource_list, rules};
 use crate::kind::{Column, Declaration, Kind, Scope, Subresource, texts};
 use crate::{internal_types, view};
 
-/// Scopes that select pods by what they are, so only their existence can be asked for.
+/// Scopes that select pods by a property; they support only the operator `Exists`.
 const EXISTS_ONLY: &[&str] =
     &["BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"];
 
-/// Resources of pods that scopes can narrow down.
+/// Resources of pods to which scopes can apply.
 const POD_RESOURCES: &[&str] =
     &["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
 
-/// The kind.
+/// [`Kind`] of ResourceQuota objects.
 pub struct ResourceQuota;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -28,8 +28,8 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deletion_returns_object: true,
     columns: vec![
         Column::name(),
-        Column::text("Request", "what of each resource is requested, and how much may be"),
-        Column::text("Limit", "how much of each resource containers are limited to, and how much may be"),
+        Column::text("Request", "usage and limit of each resource, except of limits.*"),
+        Column::text("Limit", "usage and limit of each limits.* resource"),
         Column::age(),
     ],
     storage_version_hash: "8uhSgffRX6w=".into(),
@@ -115,7 +115,7 @@ fn is_standard_scope(scope: &str) -> bool {
     EXISTS_ONLY.contains(&scope) || ["PriorityClass", "VolumeAttributesClass"].contains(&scope)
 }
 
-/// Whether a scope says anything about a resource.
+/// Returns true if a scope applies to a resource.
 fn applies(scope: &str, resource: &str) -> bool {
     match scope {
         "BestEffort" => resource == "pods",
@@ -125,7 +125,7 @@ fn applies(scope: &str, resource: &str) -> bool {
     }
 }
 
-/// How many of the limited resources a scope says nothing about.
+/// Number of limited resources to which a scope does not apply.
 fn unsupported(object: &Value, scope: &str) -> usize {
     view::fields(object, &["spec", "hard"])
         .filter(|(name, _)| resource_list::is_standard_for_quota(name) && !applies(scope, name))
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_have_their_own_column() {
+    fn table_row_shows_limits_in_their_own_column() {
         let quota = json!({"status": {"hard": {"limits.cpu": "2", "pods": "3"}, "used": {"pods": "1"}}});
         let cells = ResourceQuota.cells(&quota, 0);
         assert_eq!(cells[1], "pods: 1/3");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_above_limits_are_warned_of() {
+    fn request_above_limit_causes_a_warning() {
         let quota = json!({"spec": {"hard": {"cpu": "2", "limits.cpu": "1"}}});
         assert_eq!(
             ResourceQuota.warnings(&quota, None),

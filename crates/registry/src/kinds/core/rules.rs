@@ -1,8 +1,8 @@
-//! Rules that fields of many kinds share, with the messages that clients know.
+//! Validation rules shared by fields of many kinds, with the messages of kube-apiserver.
 //!
-//! These are about ports, addresses and load balancers, and about texts in general. A rule that
-//! belongs to one kind stands in that kind's file. Fields that upstream checked more loosely in
-//! the past are checked strictly here: there are no objects from that past.
+//! They cover ports, addresses, load balancers, and texts in general. A rule of a single kind is in that kind's file.
+//! Fields that kube-apiserver validated less strictly in the past are validated strictly here: there are no objects
+//! from that past.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,18 +15,18 @@ use serde_json::{Map, Value};
 use crate::kinds::ratchet;
 use crate::{internal_types, view};
 
-/// What an immutable field answers to a change.
+/// Message for a change of an immutable field.
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
-/// The protocols of ports, as messages list them.
+/// Protocols of ports, as messages list them.
 pub(crate) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
-/// Checks a text by one of the rules of [`coracle_meta::name`].
+/// Validates a text by one of the rules of [`coracle_meta::name`].
 pub(crate) fn text(value: &str, rule: fn(&str) -> Messages, path: &Path<'_>, errors: &mut ErrorList) {
     errors.extend(rule(value).into_iter().map(|message| FieldError::invalid(path, value, message)));
 }
 
-/// The same for a field that must be there.
+/// Like [`text`], for a required field.
 pub(crate) fn required_text(
     value: &str,
     rule: fn(&str) -> Messages,
@@ -40,7 +40,7 @@ pub(crate) fn required_text(
     }
 }
 
-/// Demands that the named fields of an object are there and not empty.
+/// Requires that the named fields of an object are not empty.
 pub(crate) fn required_fields(object: &Value, names: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     for name in names {
         if view::text(object, &[name]).is_empty() {
@@ -49,14 +49,14 @@ pub(crate) fn required_fields(object: &Value, names: &[&str], path: &Path<'_>, e
     }
 }
 
-/// Demands one of the allowed values, which are to be given in ascending order.
+/// Requires one of the allowed values, which must be given in ascending order.
 pub(crate) fn one_of(value: &str, allowed: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     if !allowed.contains(&value) {
         errors.push(FieldError::not_supported(path, BadValue::named(value), allowed));
     }
 }
 
-/// The same for a field that must be there.
+/// Like [`one_of`], for a required field.
 pub(crate) fn required_one_of(value: &str, allowed: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     if value.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -65,7 +65,7 @@ pub(crate) fn required_one_of(value: &str, allowed: &[&str], path: &Path<'_>, er
     }
 }
 
-/// Refuses that a field of a type of [`internal_types`] changes. An absent text is as good as an empty one.
+/// Rejects a change of a field, whose type in [`internal_types`] is `shape`. Absent texts equal empty ones.
 pub(crate) fn immutable(
     shape: &str,
     new: Option<&Value>,
@@ -78,7 +78,7 @@ pub(crate) fn immutable(
     }
 }
 
-/// Whether two fields mean the same: what is empty is as good as absent.
+/// Returns true if two fields are semantically equal: empty equals absent.
 pub(crate) fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
     let meant = |value: Option<&Value>| value.filter(|value| !is_empty(value)).cloned();
     meant(one) == meant(other)
@@ -95,34 +95,34 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Checks keys and values of labels that stand at a path of an object.
+/// Validates keys and values of the labels at a path of an object.
 pub(crate) fn labels(object: &Value, field: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     let labels = view::fields(object, field);
     let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
     errors.extend(validate_labels(labels, path));
 }
 
-/// A map of labels as tables show it.
-pub(crate) fn shown_labels(object: &Value, field: &[&str]) -> String {
+/// Formats a map of labels for a table cell.
+pub(crate) fn labels_cell(object: &Value, field: &[&str]) -> String {
     let labels = view::fields(object, field);
     let labels: Vec<_> =
         labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
     or(labels.join(","), "<none>")
 }
 
-/// The text, or another if it is empty.
+/// Returns the text, or `otherwise` if it is empty.
 pub(crate) fn or<'a>(text: impl Into<Cow<'a, str>>, otherwise: &'a str) -> String {
     let text = text.into();
     if text.is_empty() { otherwise.to_owned() } else { text.into_owned() }
 }
 
-/// The first items with commas between them, and how many there are beyond.
-pub(crate) fn shown_list(items: &[String], count: usize, max: usize) -> String {
-    let shown = items.join(",");
-    if count > max { format!("{shown} + {} more...", count - max) } else { shown }
+/// Joins the first items with commas, and adds the number of omitted ones.
+pub(crate) fn list_cell(items: &[String], count: usize, max: usize) -> String {
+    let joined = items.join(",");
+    if count > max { format!("{joined} + {} more...", count - max) } else { joined }
 }
 
-/// Checks a port that is a number or a name.
+/// Validates a port number or name.
 pub(crate) fn port_number_or_name(port: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
     match port {
         Some(Value::String(port)) => text(port, name::port_name, path, errors),
@@ -130,13 +130,13 @@ pub(crate) fn port_number_or_name(port: Option<&Value>, path: &Path<'_>, errors:
     }
 }
 
-/// Checks the number of a port.
+/// Validates a port number.
 pub(crate) fn port_number(port: i64, path: &Path<'_>, errors: &mut ErrorList) {
     errors
         .extend(name::port_number(port).into_iter().map(|message| FieldError::invalid(path, port, message)));
 }
 
-/// Checks an address; whether it is one.
+/// Validates an IP address. Returns true if it is valid.
 pub(crate) fn ip(value: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let found = name::ip_in_old_field(path, value, true);
     let fine = found.is_empty();
@@ -144,7 +144,7 @@ pub(crate) fn ip(value: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     fine
 }
 
-/// Checks a block of addresses; whether it is one.
+/// Validates a CIDR block. Returns true if it is valid.
 pub(crate) fn cidr(value: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let found = name::cidr_in_old_field(path, value, true);
     let fine = found.is_empty();
@@ -152,7 +152,7 @@ pub(crate) fn cidr(value: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool
     fine
 }
 
-/// Refuses addresses that no other machine can reach.
+/// Rejects addresses that other machines cannot reach.
 pub(crate) fn endpoint_ip(value: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(ip) = name::parse_ip_sloppy(value) else {
         errors.push(FieldError::invalid(path, value, "must be a valid IP address"));
@@ -187,8 +187,8 @@ fn is_link_local_multicast(ip: IpAddr) -> bool {
     }
 }
 
-/// Checks the addresses of a load balancer as services and ingresses show them; services
-/// also say how each address is reached.
+/// Validates the load balancer status of services and ingresses; services also
+/// have `ipMode` per address.
 pub(crate) fn load_balancer_status(
     status: &Value,
     with_ip_mode: bool,
@@ -227,14 +227,14 @@ fn check_ip_mode(ingress: &Value, address: &str, path: &Path<'_>, errors: &mut E
     }
 }
 
-/// Refuses an address where a name is expected.
+/// Rejects an IP address where a DNS name is expected.
 pub(crate) fn not_an_ip(value: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if name::parse_ip_sloppy(value).is_some() {
         errors.push(FieldError::invalid(path, value, "must be a DNS name, not an IP address"));
     }
 }
 
-/// What to say about addresses in the status of an object's load balancer that are not in canonical form.
+/// Returns warnings about addresses in the load balancer status that are not in canonical form.
 pub(crate) fn load_balancer_status_warnings(object: &Value) -> Vec<String> {
     let list = Path::root("status.loadBalancer.ingress");
     let ingresses = view::items(object, &["status", "loadBalancer", "ingress"]).iter().enumerate();
@@ -245,14 +245,14 @@ pub(crate) fn load_balancer_status_warnings(object: &Value) -> Vec<String> {
         .collect()
 }
 
-/// An object that could have a load balancer says so even when it has none.
+/// Sets an empty load balancer status, which is always present in kinds that have this field.
 pub(crate) fn set_load_balancer_default(object: &mut Value) {
     view::set_default(object, "status", || Value::Object(Map::new()));
     view::set_default(&mut object["status"], "loadBalancer", || Value::Object(Map::new()));
 }
 
-/// The addresses of a load balancer as tables show them.
-pub(crate) fn shown_load_balancer(object: &Value) -> String {
+/// Formats the addresses of a load balancer for a table cell.
+pub(crate) fn load_balancer_cell(object: &Value) -> String {
     let mut addresses: Vec<&str> = view::items(object, &["status", "loadBalancer", "ingress"])
         .iter()
         .map(|ingress| (view::text(ingress, &["ip"]), view::text(ingress, &["hostname"])))
@@ -270,24 +270,27 @@ mod tests {
 
     use super::*;
 
-    fn complaint(ip: &str) -> String {
+    fn validation_error(ip: &str) -> String {
         let mut errors = ErrorList::new();
         endpoint_ip(ip, &Path::root("ip"), &mut errors);
         errors.to_string()
     }
 
     #[test]
-    fn addresses_that_reach_nobody_are_refused() {
-        assert_eq!(complaint("10.0.0.1"), "");
-        assert_eq!(complaint("0.0.0.0"), r#"ip: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)"#);
-        assert!(complaint("127.0.0.2").contains("loopback"));
-        assert!(complaint("fe80::1").contains("link-local range"));
-        assert!(complaint("ff02::1").contains("link-local multicast"));
-        assert!(complaint("x").contains("must be a valid IP address"));
+    fn unreachable_address_is_rejected() {
+        assert_eq!(validation_error("10.0.0.1"), "");
+        assert_eq!(
+            validation_error("0.0.0.0"),
+            r#"ip: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)"#
+        );
+        assert!(validation_error("127.0.0.2").contains("loopback"));
+        assert!(validation_error("fe80::1").contains("link-local range"));
+        assert!(validation_error("ff02::1").contains("link-local multicast"));
+        assert!(validation_error("x").contains("must be a valid IP address"));
     }
 
     #[test]
-    fn empty_is_as_good_as_absent() {
+    fn empty_field_equals_absent_field() {
         assert!(same(Some(&json!("")), None) && same(None, Some(&json!([]))));
         assert!(!same(Some(&json!("a")), None));
     }

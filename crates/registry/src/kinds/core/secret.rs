@@ -1,4 +1,4 @@
-//! Secret: small data that not everybody may read.
+//! Secret: small amounts of confidential data.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -13,13 +13,13 @@ use super::{key_pair, rules};
 use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::view;
 
-/// The most bytes of all values together, as upstream has it.
+/// Maximum size of all values together in bytes, as in kube-apiserver.
 const MAX_TOTAL_BYTES: usize = 1024 * 1024;
 
-/// Which service account a token belongs to.
+/// Annotation with the name of the service account that a token belongs to.
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
-/// The kind.
+/// [`Kind`] of Secret objects.
 pub struct Secret;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -27,8 +27,8 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     selectable_fields: texts(&["type"]),
     columns: vec![
         Column::name(),
-        Column::text("Type", "what the data is for"),
-        Column::text("Data", "how many keys it has"),
+        Column::text("Type", "type of the secret"),
+        Column::text("Data", "number of keys"),
         Column::age(),
     ],
     storage_version_hash: "S6u1pOWzb84=".into(),
@@ -52,7 +52,7 @@ impl Kind for Secret {
         let mut total = 0;
         for (key, value) in view::fields(object, &["data"]) {
             rules::text(key, name::config_map_key, &path.key(key), errors);
-            // Base64: three bytes in four characters.
+            // Base64: four characters encode three bytes.
             total += value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4);
         }
         if total > MAX_TOTAL_BYTES {
@@ -111,25 +111,25 @@ impl Kind for Secret {
         };
         let pem = |label: &str| format!("-----BEGIN {label}-----\nMAA=\n-----END {label}-----\n");
         let (certificate, key) = (&*pem("CERTIFICATE"), &*pem("PRIVATE KEY"));
-        let told = |certificate: &str, key: &str, warning: &'static str| {
+        let warned = |certificate: &str, key: &str, warning: &'static str| {
             crate::samples::Warned::created(secret(certificate, key), &[warning])
         };
         vec![
             crate::samples::Warned::created(secret(certificate, key), &[]),
-            told("x", key, "tls: failed to find any PEM data in certificate input"),
-            told(certificate, "x", "tls: failed to find any PEM data in key input"),
-            told(
+            warned("x", key, "tls: failed to find any PEM data in certificate input"),
+            warned(certificate, "x", "tls: failed to find any PEM data in key input"),
+            warned(
                 certificate,
                 certificate,
                 "tls: found a certificate rather than a key in the PEM for the private key",
             ),
-            told(
+            warned(
                 key,
                 key,
                 "tls: failed to find certificate PEM data in certificate input, but did find a private key; \
                  PEM inputs may have been switched",
             ),
-            told(
+            warned(
                 &pem("X509 CRL"),
                 key,
                 "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of \
@@ -139,7 +139,7 @@ impl Kind for Secret {
     }
 }
 
-/// `stringData` can only be written: it overwrites `data` and is never shown.
+/// Moves `stringData`, which is write-only, into `data`, where it overwrites existing keys.
 fn merge_string_data(object: &mut Value) {
     let Value::Object(fields) = object else { return };
     let Some(Value::Object(strings)) = fields.remove("stringData") else { return };
@@ -152,7 +152,7 @@ fn merge_string_data(object: &mut Value) {
     }
 }
 
-/// Checks what a secret of a known type must hold.
+/// Validates the data that a secret of a known type must contain.
 fn check_type(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let value = |key: &str| view::at(object, &["data", key]).and_then(Value::as_str);
     let mut require = |key: &str| {
@@ -204,8 +204,8 @@ fn check_json(key: &str, value: Option<&str>, path: &Path<'_>, errors: &mut Erro
     }
 }
 
-/// What Go says to bytes that are not a JSON object. The words for a misplaced character are
-/// only given for the first one, which is the usual mistake.
+/// Error text of Go for bytes that are not a JSON object. The message about an invalid character covers only the first
+/// character, which is the usual mistake.
 fn json_problem(bytes: &[u8]) -> Option<String> {
     let found = match serde_json::from_slice::<Value>(bytes) {
         Ok(Value::Object(_) | Value::Null) => return None,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_immutable_one_stays_as_it_is() {
+    fn immutable_secret_update_is_rejected() {
         let old = json!({"immutable": true, "data": {"a": "AA=="}});
         let errors = errors_on_update(&Secret, &old, &json!({"data": {"a": "AQ=="}, "immutable": null}));
         let fields: Vec<_> = errors.iter().map(|error| error.field.clone()).collect();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_json_object_are_described_as_go_does() {
+    fn invalid_json_object_error_matches_go() {
         assert_eq!(json_problem(b"{}"), None);
         assert_eq!(json_problem(b"").as_deref(), Some("unexpected end of JSON input"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! ServiceAccount: who a pod is.
+//! ServiceAccount: an identity for pods.
 
 use std::sync::LazyLock;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::kind::{Declaration, Kind, Scope, Subresource, Verbs, texts};
 use crate::view;
 
-/// An old way to restrict which secrets pods may mount.
+/// Deprecated annotation that restricts which secrets pods may mount.
 const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// The kind.
+/// [`Kind`] of ServiceAccount objects.
 pub struct ServiceAccount;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -57,7 +57,7 @@ impl Kind for ServiceAccount {
     }
 }
 
-/// References to secrets are only names: they are in the same namespace.
+/// Reduces references to secrets to their names, since they are in the same namespace.
 fn keep_only_names_of_secrets(object: &mut Value) {
     if let Some(Value::Array(secrets)) = object.get_mut("secrets") {
         for secret in secrets {
@@ -91,14 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_names_of_secrets_stay() {
+    fn secret_references_are_reduced_to_names() {
         let mut account = json!({"secrets": [{"name": "a", "kind": "Secret"}, {"kind": "Secret"}]});
         ServiceAccount.prepare_for_create(&mut account, Time(0));
         assert_eq!(account, json!({"secrets": [{"name": "a"}, {}]}));
     }
 
     #[test]
-    fn the_old_annotation_is_warned_of_once() {
+    fn deprecated_annotation_causes_a_warning_only_once() {
         let account = json!({"metadata": {"annotations": {ENFORCE_MOUNTABLE_SECRETS: "true"}}});
         assert_eq!(ServiceAccount.warnings(&account, None).len(), 1);
         assert!(ServiceAccount.warnings(&account, Some(&account)).is_empty());

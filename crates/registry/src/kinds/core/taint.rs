@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::rules;
 use crate::{internal_types, view};
 
-/// The effects in the order in which messages list them.
+/// Effects, in the order in which messages list them.
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Checks a list of taints.
+/// Validates a list of taints.
 pub(crate) fn validate(taints: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     for (index, taint) in taints.iter().enumerate() {
         let path = path.index(index);
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_those_that_clients_know() {
+    fn messages_match_kube_apiserver() {
         let taint = json!({"key": "a", "effect": "NoSchedule"});
         let mut errors = ErrorList::new();
         validate(

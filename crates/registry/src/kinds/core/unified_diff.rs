@@ -1,14 +1,14 @@
-//! The difference between two texts, as messages about immutable fields show it.
+//! Unified diff of two texts, as in messages about immutable fields.
 //!
-//! Clients compare it, so it finds the same lines equal as the library that upstream uses: the
-//! longest run that both texts share, then the same before and after it.
+//! Clients compare it, so it matches lines like the library that kube-apiserver uses: first the
+//! longest run that both texts share, then the same recursively before and after it.
 
 use std::ops::Range;
 
-/// How many equal lines are shown around a change.
+/// Number of equal lines shown around a change.
 const CONTEXT: usize = 3;
 
-/// A run of lines of both texts that are equal, or that took each other's place.
+/// A run of lines that is equal in both texts, or that was replaced.
 #[derive(Clone, Debug)]
 struct Run {
     equal: bool,
@@ -16,7 +16,7 @@ struct Run {
     new: Range<usize>,
 }
 
-/// The difference in the unified format, without the names of files.
+/// Returns the difference in the unified format, without file names.
 pub(crate) fn unified_diff(old: &str, new: &str) -> String {
     let old: Vec<&str> = old.split('\n').collect();
     let new: Vec<&str> = new.split('\n').collect();
@@ -54,7 +54,7 @@ fn lines_range(start: usize, end: usize) -> String {
     }
 }
 
-/// Runs that alternate between equal and changed.
+/// Returns runs that alternate between equal and changed.
 fn runs(old: &[&str], new: &[&str]) -> Vec<Run> {
     let mut matches = Vec::new();
     find_matches(old, new, 0..old.len(), 0..new.len(), &mut matches);
@@ -93,7 +93,7 @@ fn find_matches(
     find_matches(old, new, old_start + length..in_old.end, new_start + length..in_new.end, matches);
 }
 
-/// The longest run of equal lines; of several the first in the old text, then in the new one.
+/// Finds the longest run of equal lines; of several the first in the old text, then in the new one.
 fn longest_match(
     old: &[&str],
     new: &[&str],
@@ -101,7 +101,7 @@ fn longest_match(
     in_new: Range<usize>,
 ) -> (usize, usize, usize) {
     let mut best = (in_old.start, in_new.start, 0);
-    // How long the run is that ends before each line of the new text.
+    // Length of the run that ends before each line of the new text.
     let mut lengths = vec![0; new.len() + 1];
     for old_at in in_old {
         let mut next = vec![0; new.len() + 1];
@@ -117,7 +117,7 @@ fn longest_match(
     best
 }
 
-/// Changes that are close to each other, with the equal lines around them.
+/// Groups changes that are close to each other, with the equal lines around them.
 fn hunks(mut runs: Vec<Run>) -> Vec<Vec<Run>> {
     if let Some(run) = runs.first_mut().filter(|run| run.equal) {
         let skipped = run.old.len().saturating_sub(CONTEXT);
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_shown_with_their_surroundings() {
+    fn changes_are_shown_with_context() {
         let old = "a\nb\nc\nd\ne\nf\ng";
         assert_eq!(unified_diff(old, "a\nb\nc\nd\nE\nf\ng"), "@@ -2,6 +2,6 @@\n b\n c\n d\n-e\n+E\n f\n g\n");
         assert_eq!(unified_diff(old, old), "");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn distant_changes_stand_apart() {
+    fn distant_changes_form_separate_hunks() {
         let old: Vec<String> = (0..20).map(|line| line.to_string()).collect();
         let mut new = old.clone();
         new[1] = "x".to_owned();

@@ -1,4 +1,4 @@
-//! What volumes and claims have in common: access modes, volume modes, classes.
+//! Fields that volumes and claims share: access modes, volume modes, classes.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -7,19 +7,19 @@ use serde_json::Value;
 use super::rules;
 use crate::view;
 
-/// The annotation in which the class stood before there was a field.
+/// Annotation with the storage class, which preceded the field.
 pub(crate) const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// What to say about that annotation.
+/// Warning about that annotation.
 pub(crate) const CLASS_ANNOTATION_DEPRECATED: &str =
     r#"deprecated since v1.8; use "storageClassName" attribute instead"#;
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// The mode that goes with no other.
+/// Access mode that excludes all others.
 const EXCLUSIVE: &str = "ReadWriteOncePod";
 
-/// Checks access modes, of which there must be one.
+/// Validates access modes, of which at least one is required.
 pub(crate) fn check_modes(spec: &Value, required: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("accessModes");
     let modes: Vec<&str> = modes(spec, &["accessModes"]).collect();
@@ -39,14 +39,14 @@ fn modes<'a>(object: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a str> 
     view::items(object, path).iter().filter_map(Value::as_str)
 }
 
-/// Checks the volume mode, if there is one.
+/// Validates the volume mode, if there is one.
 pub(crate) fn check_volume_mode(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if let Some(mode) = spec.get("volumeMode").and_then(Value::as_str) {
         rules::one_of(mode, &["Block", "Filesystem"], &path.child("volumeMode"), errors);
     }
 }
 
-/// Checks the name of a class in a field that may be empty.
+/// Validates the name of a class, unless it is empty.
 pub(crate) fn check_class(spec: &Value, field: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let class = view::text(spec, &[field]);
     if !class.is_empty() {
@@ -54,8 +54,8 @@ pub(crate) fn check_class(spec: &Value, field: &str, path: &Path<'_>, errors: &m
     }
 }
 
-/// The access modes at a path as tables show them.
-pub(crate) fn shown_modes(object: &Value, path: &[&str]) -> String {
+/// Formats the access modes at a path for a table cell.
+pub(crate) fn modes_cell(object: &Value, path: &[&str]) -> String {
     let short = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
@@ -66,22 +66,22 @@ pub(crate) fn shown_modes(object: &Value, path: &[&str]) -> String {
     found.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
-/// The class as tables show it: that of the annotation first.
-pub(crate) fn shown_class(object: &Value) -> &str {
+/// The class for a table cell; the annotation takes precedence.
+pub(crate) fn class_cell(object: &Value) -> &str {
     let annotation = view::at(object, &["metadata", "annotations", CLASS_ANNOTATION]);
     annotation.and_then(Value::as_str).unwrap_or_else(|| view::text(object, &["spec", "storageClassName"]))
 }
 
-/// The phase as tables show it.
-pub(crate) fn shown_phase(object: &Value) -> &str {
+/// The phase for a table cell.
+pub(crate) fn phase_cell(object: &Value) -> &str {
     if view::at(object, &["metadata", "deletionTimestamp"]).is_some() {
         return "Terminating";
     }
     view::text(object, &["status", "phase"])
 }
 
-/// A text of the `spec` as tables show it, where absence is not the same as emptiness.
-pub(crate) fn shown_or_unset<'a>(object: &'a Value, field: &str) -> &'a str {
+/// A text of the `spec` for a table cell, where absent differs from empty.
+pub(crate) fn text_cell_or_unset<'a>(object: &'a Value, field: &str) -> &'a str {
     view::at(object, &["spec", field]).and_then(Value::as_str).unwrap_or("<unset>")
 }
 
@@ -92,15 +92,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_shown_in_one_order() {
+    fn access_modes_are_formatted_in_fixed_order() {
         let spec = json!({"m": ["ReadWriteOncePod", "ReadWriteMany", "ReadWriteOnce", "ReadWriteMany"]});
-        assert_eq!(shown_modes(&spec, &["m"]), "RWO,RWX,RWOP");
+        assert_eq!(modes_cell(&spec, &["m"]), "RWO,RWX,RWOP");
     }
 
     #[test]
-    fn the_annotation_is_the_class() {
+    fn class_annotation_takes_precedence() {
         let volume =
             json!({"metadata": {"annotations": {CLASS_ANNOTATION: "a"}}, "spec": {"storageClassName": "b"}});
-        assert_eq!(shown_class(&volume), "a");
+        assert_eq!(class_cell(&volume), "a");
     }
 }

@@ -1,4 +1,4 @@
-//! EndpointSlice: some of those who answer for a service.
+//! EndpointSlice: some of the endpoints of a service.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -18,10 +18,10 @@ const MAX_ADDRESSES: usize = 100;
 const MAX_PORTS: usize = 20_000;
 const MAX_HINTS: usize = 8;
 
-/// Who keeps an object up to date.
+/// Label that names the component that maintains an object.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// The kind.
+/// [`Kind`] of EndpointSlice objects.
 pub struct EndpointSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -30,9 +30,9 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::ContentAndLabels,
     columns: vec![
         Column::name(),
-        Column::text("AddressType", "what the addresses are"),
-        Column::text("Ports", "the first ports on which they answer"),
-        Column::text("Endpoints", "the first addresses"),
+        Column::text("AddressType", "type of the addresses"),
+        Column::text("Ports", "first ports"),
+        Column::text("Endpoints", "first addresses of the endpoints"),
         Column::age(),
     ],
     storage_version_hash: "qgS0xkrxYAI=".into(),
@@ -120,7 +120,7 @@ impl Kind for EndpointSlice {
     }
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        let ports = view::items(object, &["ports"]).iter().map(shown_port).collect();
+        let ports = view::items(object, &["ports"]).iter().map(port_cell).collect();
         let addresses = view::items(object, &["endpoints"])
             .iter()
             .flat_map(|endpoint| view::items(endpoint, &["addresses"]))
@@ -129,8 +129,8 @@ impl Kind for EndpointSlice {
         vec![
             view::name(object).into(),
             view::text(object, &["addressType"]).into(),
-            shown_first(ports).into(),
-            shown_first(addresses).into(),
+            join_first(ports).into(),
+            join_first(addresses).into(),
             view::age(object, now),
         ]
     }
@@ -154,7 +154,7 @@ impl Kind for EndpointSlice {
     }
 }
 
-/// `deprecatedTopology` belongs to a version that is gone; it cannot be written.
+/// Removes `deprecatedTopology`, which belongs to a removed version and cannot be written.
 fn drop_topology(object: &mut Value) {
     if let Some(Value::Array(endpoints)) = object.get_mut("endpoints") {
         for endpoint in endpoints {
@@ -218,7 +218,7 @@ fn check_endpoint(endpoint: &Value, address_type: &str, path: &Path<'_>, errors:
 
 fn check_ip(address: &str, v4: bool, list: &Path<'_>, index: usize, errors: &mut ErrorList) {
     let path = list.index(index);
-    // The newer of the two families has always asked for the canonical form.
+    // IPv6 addresses have always required the canonical form.
     let found = if v4 { name::ip_in_old_field(&path, address, true) } else { name::ip(&path, address) };
     if !found.is_empty() {
         errors.extend(found);
@@ -271,7 +271,7 @@ fn check_hints(hints: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn shown_port(port: &Value) -> String {
+fn port_cell(port: &Value) -> String {
     match (view::integer(port, &["port"]), port.get("name").and_then(Value::as_str)) {
         (Some(number), _) => number.to_string(),
         (None, Some(port_name)) => port_name.to_owned(),
@@ -279,11 +279,11 @@ fn shown_port(port: &Value) -> String {
     }
 }
 
-fn shown_first(mut items: Vec<String>) -> String {
+fn join_first(mut items: Vec<String>) -> String {
     const MAX: usize = 3;
     let count = items.len();
     items.truncate(MAX);
-    rules::or(rules::shown_list(&items, count, MAX), "<unset>")
+    rules::or(rules::list_cell(&items, count, MAX), "<unset>")
 }
 
 #[cfg(any(test, feature = "samples"))]
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_three_of_each() {
+    fn table_row_shows_at_most_three_ports_and_addresses() {
         let slice = json!({"ports": [{"port": 1}, {"name": "n"}, {}], "endpoints": [{"addresses": ["a", "b"]}, {"addresses": ["c", "d"]}]});
         let cells = EndpointSlice.cells(&slice, 0);
         assert_eq!(cells[2..4], [json!("1,n,*"), json!("a,b,c + 1 more...")]);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_topology_cannot_be_written() {
+    fn deprecated_topology_is_dropped() {
         let mut slice = json!({"endpoints": [{"addresses": ["10.0.0.1"], "deprecatedTopology": {"a": "b"}}]});
         EndpointSlice.prepare_for_create(&mut slice, Time(0));
         assert_eq!(slice, json!({"endpoints": [{"addresses": ["10.0.0.1"]}]}));

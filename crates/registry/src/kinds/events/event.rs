@@ -1,5 +1,5 @@
-//! Event as the group `events.k8s.io` has it: a view of the core group's events, in the form of
-//! which they are stored and seen by the hooks here.
+//! Event of the group `events.k8s.io`: another form of the core group's events, in whose form they are stored and
+//! seen by the hooks here.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use crate::kinds::core::event as core_event;
 use crate::kinds::core::rules;
 use crate::view;
 
-/// Fields that the groups name differently: here and in the core group.
+/// Fields with different names: here and in the core group.
 const NAMES: [(&str, &str); 7] = [
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -23,10 +23,10 @@ const NAMES: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
-/// Fields that the core group writes even if they are empty, and this one does not; by their names there.
+/// Fields that the core group writes even if they are empty and this group does not, by their names in the core group.
 const WRITTEN_EMPTY: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
-/// Fields that may not change, by the names that messages use, and their types. kube-apiserver checks and reports
+/// Immutable fields by the names that messages use, and their types. kube-apiserver checks and reports
 /// the reason twice.
 const IMMUTABLE: [(&str, &str); 14] = [
     ("involvedObject", "@core.ObjectReference"),
@@ -45,7 +45,7 @@ const IMMUTABLE: [(&str, &str); 14] = [
     ("reportingInstance", "s"),
 ];
 
-/// The kind.
+/// [`Kind`] of Event objects.
 pub struct Event;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -122,8 +122,8 @@ impl Kind for Event {
     }
 }
 
-/// What is asked of a new event of this group, beyond what must also let pass updates of events
-/// that came from the core group.
+/// Validates what applies only to new events of this group. Other validation must accept updates of events that were
+/// created through the core group.
 fn validate_new(event: &Value, errors: &mut ErrorList) {
     check_series(event, errors);
     if view::at(event, &["eventTime"]).is_none() {
@@ -155,7 +155,7 @@ fn check_series(event: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// What a field is called where it is stored.
+/// Name of a field in the stored form.
 fn stored_name(name: &str) -> &str {
     NAMES.iter().find(|(here, _)| *here == name).map_or(name, |(_, core)| core)
 }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_hold_the_same() {
+    fn conversion_to_core_and_back_is_lossless() {
         for sample in Event.samples().valid {
             assert_eq!(from_core(to_core(sample.clone())), sample);
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn new_events_have_none_of_the_older_fields() {
+    fn deprecated_fields_in_new_event_are_rejected() {
         let check = |event: Value| {
             let mut errors = ErrorList::new();
             Event.validate_create(&to_core(event), &mut errors);

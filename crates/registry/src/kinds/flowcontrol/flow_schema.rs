@@ -1,4 +1,4 @@
-//! FlowSchema: which requests are served at which priority level.
+//! FlowSchema: assigns requests to priority levels.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,13 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, 
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// The precedence of a schema that does not say, as upstream has it.
+/// Default precedence of a schema, as in kube-apiserver.
 const DEFAULT_PRECEDENCE: i64 = 1000;
 
-/// The lowest precedence, as upstream has it.
+/// Lowest precedence, which is the highest number, as in kube-apiserver.
 const MAX_PRECEDENCE: i64 = 10_000;
 
-/// The kind.
+/// [`Kind`] of FlowSchema objects.
 pub struct FlowSchema;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -28,11 +28,11 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: vec![
         Column::name(),
-        Column::text("PriorityLevel", "the level at which its requests are served"),
-        Column::text("MatchingPrecedence", "the lower, the earlier it is asked whether it matches"),
-        Column::text("DistinguisherMethod", "how its requests are told apart into flows"),
+        Column::text("PriorityLevel", "priority level of matching requests"),
+        Column::text("MatchingPrecedence", "precedence; schemas with a lower number match first"),
+        Column::text("DistinguisherMethod", "method that divides requests into flows"),
         Column::age(),
-        Column::text("MissingPL", "whether the level does not exist"),
+        Column::text("MissingPL", "whether the priority level is missing"),
     ],
     storage_version_hash: "GJVAJZSZBIw=".into(),
     ..Declaration::new(
@@ -130,7 +130,7 @@ fn check_priority_level(object: &Value, path: &Path<'_>, errors: &mut ErrorList)
     }
 }
 
-/// Two schemas must be what the server relies on.
+/// Requires that the two mandatory schemas have the spec on which the server relies.
 fn check_mandatory(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let name = view::name(object);
     let Some(mandatory) = mandatory_spec(name) else { return };
@@ -141,7 +141,7 @@ fn check_mandatory(object: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The spec that the schema of this name must have.
+/// Returns the spec that the schema of this name must have; `None` if it is not mandatory.
 pub fn mandatory_spec(name: &str) -> Option<Value> {
     let groups = |groups: &[&str]| -> Value {
         groups.iter().map(|group| json!({"kind": "Group", "group": {"name": group}})).collect()

@@ -1,4 +1,4 @@
-//! Kinds of flowcontrol.apiserver.k8s.io.
+//! The group `flowcontrol.apiserver.k8s.io`.
 
 pub mod flow_schema;
 mod policy_rules;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::rules;
 use crate::view;
 
-/// Conditions must have types, each its own.
+/// Requires that conditions have types, and that these are unique.
 fn check_conditions(object: &Value, errors: &mut ErrorList) {
     let path = Path::root("status.conditions");
     let mut seen = BTreeSet::new();

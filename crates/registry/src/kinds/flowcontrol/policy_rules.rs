@@ -1,4 +1,4 @@
-//! Which requests a flow schema is about: who makes them, and what they ask for.
+//! Rules of flow schemas, which match requests by subject and target.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -10,11 +10,11 @@ use crate::view;
 const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-/// The kinds of subjects and the fields that describe them.
+/// Kinds of subjects, and the fields that describe them.
 const SUBJECTS: [(&str, &str); 3] =
     [("Group", "group"), ("ServiceAccount", "serviceAccount"), ("User", "user")];
 
-/// Somebody must ask for something.
+/// Validates a rule, which needs at least one subject and one target.
 pub(super) fn check(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let subjects = view::items(rule, &["subjects"]);
     let subjects_path = path.child("subjects");
@@ -40,7 +40,7 @@ pub(super) fn check(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
 
 fn check_subject(subject: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let kind = view::text(subject, &["kind"]);
-    let Some((_, field)) = SUBJECTS.iter().find(|(known, _)| *known == kind) else {
+    let Some((_, field)) = SUBJECTS.iter().find(|(supported, _)| *supported == kind) else {
         let kinds = SUBJECTS.map(|(kind, _)| kind);
         errors.push(FieldError::not_supported(&path.child("kind"), BadValue::named(kind), &kinds));
         return;
@@ -56,9 +56,9 @@ fn check_subject(subject: &Value, path: &Path<'_>, errors: &mut ErrorList) {
             rules::required(&subject_path.child("name"), view::text(subject, &["name"]), errors);
         }
     }
-    // Upstream speaks of the service account first, and of the group last.
+    // kube-apiserver reports the service account first, and the group last.
     for field in ["serviceAccount", "user", "group"] {
-        let Some((owner, _)) = SUBJECTS.iter().find(|(_, known)| *known == field) else { continue };
+        let Some((owner, _)) = SUBJECTS.iter().find(|(_, supported)| *supported == field) else { continue };
         if *owner != kind && subject.get(field).is_some() {
             let detail = format!("{field} is forbidden when subject kind is not '{owner}'");
             errors.push(FieldError::forbidden(&path.child(field), detail));
@@ -131,15 +131,15 @@ fn check_verbs(rule: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if verbs.is_empty() {
         errors.push(FieldError::required(&path, "verbs must contain at least one value"));
     } else if !check_lone_wildcard(rule, "verbs", "verbs", &path, errors) {
-        let known = |verb: &Value| verb.as_str().is_some_and(|verb| VERBS.contains(&verb));
-        if !verbs.iter().all(known) {
+        let supported = |verb: &Value| verb.as_str().is_some_and(|verb| VERBS.contains(&verb));
+        if !verbs.iter().all(supported) {
             let found = BadValue::json(&Value::Array(verbs.to_vec()));
             errors.push(FieldError::not_supported(&path, found, &VERBS));
         }
     }
 }
 
-/// Whether a list has a wildcard, which must be alone.
+/// Returns true if a list contains the wildcard, which must be its only item.
 fn check_lone_wildcard(
     rule: &Value,
     field: &str,
@@ -156,7 +156,7 @@ fn check_lone_wildcard(
     wildcard
 }
 
-/// What is wrong with a path outside of all resources.
+/// Returns the fault of a non-resource URL, if it has one.
 fn url_fault(url: &str) -> Option<&'static str> {
     let wildcards = url.matches('*').count();
     if url.is_empty() {

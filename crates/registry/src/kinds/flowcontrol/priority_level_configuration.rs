@@ -1,4 +1,4 @@
-//! PriorityLevelConfiguration: how many requests of one sort are served at once.
+//! PriorityLevelConfiguration: how many requests of a priority level are served concurrently.
 
 use std::sync::LazyLock;
 
@@ -10,22 +10,22 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, 
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// What a limited level has unless it says otherwise, as upstream has it.
+/// Default shares of a limited level, as in kube-apiserver.
 const DEFAULT_SHARES: i64 = 30;
 
-/// What queues are like unless they are said to be otherwise, as upstream has it.
+/// Defaults of queues, as in kube-apiserver.
 const QUEUING_DEFAULTS: [(&str, i64); 3] = [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)];
 
-/// The most queues, as upstream has it.
+/// Maximum number of queues, as in kube-apiserver.
 const MAX_QUEUES: i64 = 10_000_000;
 
-/// The most bits of a hash that dealing a hand may use up, as upstream has it.
+/// Maximum number of hash bits for dealing a hand of queues, as in kube-apiserver.
 const MAX_HASH_BITS: f64 = 60.0;
 
-/// Only for an older version of the API.
+/// Annotation that is only valid in an older version of the API.
 const ZERO_SHARES_ANNOTATION: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-/// The kind.
+/// [`Kind`] of PriorityLevelConfiguration objects.
 pub struct PriorityLevelConfiguration;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -36,11 +36,11 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: vec![
         Column::name(),
-        Column::text("Type", "whether its requests are limited"),
-        Column::text("NominalConcurrencyShares", "its share of the requests served at once"),
-        Column::text("Queues", "how many queues it has"),
-        Column::text("HandSize", "among how many queues a request may choose"),
-        Column::text("QueueLengthLimit", "how many requests may wait in a queue"),
+        Column::text("Type", "type of the level: Exempt or Limited"),
+        Column::text("NominalConcurrencyShares", "share of the server's concurrency limit"),
+        Column::text("Queues", "number of queues"),
+        Column::text("HandSize", "number of queues dealt to a flow"),
+        Column::text("QueueLengthLimit", "maximum number of waiting requests per queue"),
         Column::age(),
     ],
     storage_version_hash: "Kir5PVfvNeI=".into(),
@@ -230,14 +230,14 @@ fn check_queuing(queuing: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     errors.push(FieldError::invalid(&path.child("handSize"), hand, detail));
 }
 
-/// Whether dealing a hand of queues takes more bits than a hash has. Both numbers are small
-/// enough for a float to hold them exactly.
+/// Returns true if dealing a hand of queues takes more bits than the hash has. Both numbers are small
+/// enough for a float to represent them exactly.
 fn needs_too_much_entropy(queues: i64, hand: i64) -> bool {
     let (queues, hand) = (queues as f64, hand as f64);
     (queues.log2() * hand).ceil() > MAX_HASH_BITS
 }
 
-/// Two levels must be what the server relies on.
+/// Requires that the two mandatory levels have the spec on which the server relies.
 fn check_mandatory(object: &Value, errors: &mut ErrorList) {
     let (name, spec) = (view::name(object), object.get("spec").unwrap_or(&Value::Null));
     let Some(mandatory) = mandatory_spec(name) else { return };
@@ -257,7 +257,7 @@ fn check_mandatory(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// The spec that the level of this name must have.
+/// Returns the spec that the level of this name must have; `None` if it is not mandatory.
 pub fn mandatory_spec(name: &str) -> Option<Value> {
     match name {
         "exempt" => Some(json!({

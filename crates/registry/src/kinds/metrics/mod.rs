@@ -1,7 +1,7 @@
-//! The group `metrics.k8s.io`: what nodes and pods use of their resources right now.
+//! The group `metrics.k8s.io`: current resource usage of nodes and pods.
 //!
-//! Nothing of it is stored: whoever serves it asks who measures. Upstream has it from an add-on, the
-//! metrics-server; kinds, tables and priorities are that one's.
+//! Nothing of it is stored: the server of these kinds gets the values from a source of measurements on each read.
+//! In Kubernetes an add-on, metrics-server, provides the group; kinds, tables and priorities are the same as there.
 
 pub mod node_metrics;
 pub mod pod_metrics;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use crate::kind::Column;
 use crate::view;
 
-/// The name of the group.
+/// Name of the group.
 pub const GROUP: &str = "metrics.k8s.io";
 
 fn columns() -> Vec<Column> {
     let quantity =
         |name, description| Column { format: "quantity".into(), ..Column::text(name, description) };
-    let window = Column::text("Window", "the time over which it was measured");
+    let window = Column::text("Window", "time interval of the measurement");
     vec![
         Column::name(),
         quantity("cpu", "how much of the processors"),
@@ -27,7 +27,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// The cells of something that uses so much.
+/// Returns the cells of a row with the sum of the usages.
 fn cells<'a>(object: &Value, usages: impl Iterator<Item = &'a Value> + Clone) -> Vec<Value> {
     let sum = |resource: &str| {
         let amounts =

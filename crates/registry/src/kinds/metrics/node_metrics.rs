@@ -1,4 +1,4 @@
-//! NodeMetrics: what a node uses.
+//! NodeMetrics: resource usage of a node.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::{GROUP, cells, columns};
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of NodeMetrics objects.
 pub struct NodeMetrics;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_shows_what_is_used() {
+    fn table_row_shows_usage() {
         let sample = &samples().valid[0];
         assert_eq!(NodeMetrics.cells(sample, 0), ["sample", "250m", "1Gi", "15s"]);
     }

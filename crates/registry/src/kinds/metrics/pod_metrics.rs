@@ -1,4 +1,4 @@
-//! PodMetrics: what the containers of a pod use.
+//! PodMetrics: resource usage of the containers of a pod.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::{GROUP, cells, columns};
 use crate::kind::{Declaration, Kind, Scope, Verbs};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of PodMetrics objects.
 pub struct PodMetrics;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_shows_what_all_containers_use() {
+    fn table_row_sums_usage_of_all_containers() {
         let sample = &samples().valid[0];
         assert_eq!(PodMetrics.cells(sample, 0), ["sample", "1500m", "1536Mi", "15s"]);
     }

@@ -1,4 +1,4 @@
-//! Ingress: which requests from outside reach which services.
+//! Ingress: routes requests from outside the cluster to services.
 
 use std::sync::LazyLock;
 
@@ -13,10 +13,10 @@ use crate::kinds::core::rules;
 use crate::kinds::ratchet;
 use crate::{internal_types, view};
 
-/// The older way to name the class.
+/// Annotation that preceded the field `ingressClassName`.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// The kind.
+/// [`Kind`] of Ingress objects.
 pub struct Ingress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -26,10 +26,10 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: vec![
         Column::name(),
-        Column::text("Class", "the class that tells who serves it"),
-        Column::text("Hosts", "the first hosts that it is for"),
-        Column::text("Address", "where it is reached"),
-        Column::text("Ports", "on which ports it is reached"),
+        Column::text("Class", "ingress class"),
+        Column::text("Hosts", "first hosts of the rules"),
+        Column::text("Address", "addresses of the load balancer"),
+        Column::text("Ports", "ports of the load balancer"),
         Column::age(),
     ],
     storage_version_hash: "39NQlfNR+bo=".into(),
@@ -104,8 +104,8 @@ impl Kind for Ingress {
         vec![
             view::name(object).into(),
             class(object).unwrap_or("<none>").into(),
-            shown_hosts(view::items(object, &["spec", "rules"])).into(),
-            rules::shown_load_balancer(object).into(),
+            hosts_cell(view::items(object, &["spec", "rules"])).into(),
+            rules::load_balancer_cell(object).into(),
             ports.into(),
             view::age(object, now),
         ]
@@ -153,7 +153,7 @@ fn check_status(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// A new ingress does not say two different classes.
+/// Rejects a new ingress whose annotation and field name different classes.
 fn check_annotated_class(object: &Value, errors: &mut ErrorList) {
     if let (Some(annotated), Some(class)) = (annotated_class(object), class(object))
         && annotated != class
@@ -286,8 +286,8 @@ fn check_tls(tls: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The first hosts. Rules without a host count, but are not shown.
-fn shown_hosts(rules: &[Value]) -> String {
+/// Formats the first hosts for a table cell. Rules without a host count, but are not shown.
+fn hosts_cell(rules: &[Value]) -> String {
     const MAX: usize = 3;
     let mut hosts = Vec::new();
     let mut more = false;
@@ -301,7 +301,7 @@ fn shown_hosts(rules: &[Value]) -> String {
     if hosts.is_empty() {
         return "*".to_owned();
     }
-    rules::shown_list(&hosts, if more { rules.len() } else { 0 }, MAX)
+    rules::list_cell(&hosts, if more { rules.len() } else { 0 }, MAX)
 }
 
 #[cfg(any(test, feature = "samples"))]
@@ -376,10 +376,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_three_hosts() {
+    fn hosts_cell_has_at_most_three_hosts() {
         let hosts = |hosts: &[&str]| {
             let rules: Vec<_> = hosts.iter().map(|host| json!({"host": host})).collect();
-            shown_hosts(&rules)
+            hosts_cell(&rules)
         };
         assert_eq!(hosts(&[""]), "*");
         assert_eq!(hosts(&["a", "b", "c"]), "a,b,c");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_one_names_its_class_once() {
+    fn new_ingress_with_two_classes_is_rejected() {
         let ingress =
             |class: Value| json!({"metadata": {"annotations": {CLASS_ANNOTATION: "a"}}, "spec": class});
         let mut errors = ErrorList::new();

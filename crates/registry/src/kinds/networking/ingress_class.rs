@@ -1,4 +1,4 @@
-//! IngressClass: which controller serves an ingress.
+//! IngressClass: names the controller that implements ingresses.
 
 use std::sync::LazyLock;
 
@@ -12,10 +12,10 @@ use crate::view;
 
 const MAX_CONTROLLER_BYTES: usize = 250;
 
-/// Marks the class of ingresses that name none.
+/// Annotation of the default class, which applies to ingresses without a class.
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 
-/// The kind.
+/// [`Kind`] of IngressClass objects.
 pub struct IngressClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -23,8 +23,8 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     generation: Generation::Spec,
     columns: vec![
         Column::name(),
-        Column::text("Controller", "who serves ingresses of this class"),
-        Column::text("Parameters", "where its settings are"),
+        Column::text("Controller", "controller that implements the class"),
+        Column::text("Parameters", "reference to the parameters of the class"),
         Column::age(),
     ],
     storage_version_hash: "l/iqIbDgFyQ=".into(),
@@ -71,7 +71,7 @@ impl Kind for IngressClass {
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         let is_default = view::text(object, &["metadata", "annotations", IS_DEFAULT]) == "true";
-        let parameters = view::at(object, &["spec", "parameters"]).map(shown_parameters);
+        let parameters = view::at(object, &["spec", "parameters"]).map(parameters_cell);
         vec![
             format!("{}{}", view::name(object), if is_default { " (default)" } else { "" }).into(),
             view::text(object, &["spec", "controller"]).into(),
@@ -86,7 +86,7 @@ impl Kind for IngressClass {
     }
 }
 
-/// A controller is a path below a domain.
+/// Requires a controller name that is a path below a domain.
 fn check_controller(controller: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if controller.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -130,7 +130,7 @@ fn check_parameters(parameters: &Value, path: &Path<'_>, errors: &mut ErrorList)
     }
 }
 
-/// Checks a reference to an object by group, kind and name.
+/// Validates a reference to an object by group, kind and name.
 pub(crate) fn check_local_reference(reference: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if let Some(group) = reference.get("apiGroup").and_then(Value::as_str) {
         rules::text(group, name::dns1123_subdomain, &path.child("apiGroup"), errors);
@@ -141,7 +141,7 @@ pub(crate) fn check_local_reference(reference: &Value, path: &Path<'_>, errors: 
     }
 }
 
-fn shown_parameters(parameters: &Value) -> String {
+fn parameters_cell(parameters: &Value) -> String {
     let group = parameters.get("apiGroup").and_then(Value::as_str);
     let group = group.map(|group| format!(".{group}")).unwrap_or_default();
     format!("{}{group}/{}", view::text(parameters, &["kind"]), view::text(parameters, &["name"]))
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_mark_the_default() {
+    fn table_row_marks_the_default_class() {
         let class = json!({"metadata": {"name": "c", "annotations": {IS_DEFAULT: "true"}}, "spec": {"controller": "a/b", "parameters": {"kind": "K", "apiGroup": "g", "name": "n"}}});
         assert_eq!(IngressClass.cells(&class, 0)[..3], [json!("c (default)"), json!("a/b"), json!("K.g/n")]);
     }

@@ -1,4 +1,4 @@
-//! IPAddress: an address that a service has; the address is the name.
+//! IPAddress: an address that is allocated to a service; the address is the name.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,14 @@ use crate::kind::{Column, Declaration, Kind, NameRule, Scope, texts};
 use crate::kinds::core::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of IPAddress objects.
 pub struct IpAddress;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     short_names: texts(&["ip"]),
     names: NameRule::IpAddress,
-    columns: vec![Column::name(), Column::text("ParentRef", "whose address it is")],
+    columns: vec![Column::name(), Column::text("ParentRef", "object that the address is allocated to")],
     storage_version_hash: "3f/plJFChNE=".into(),
     ..Declaration::new("networking.k8s.io", &["v1"], "IPAddress", "ipaddresses", "ipaddress", Scope::Cluster)
 });
@@ -56,9 +56,9 @@ impl Kind for IpAddress {
         );
     }
 
-    /// The age has no column: so it is in kube-apiserver.
+    /// The age has a cell but no column, as in kube-apiserver.
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
-        let parent = view::at(object, &["spec", "parentRef"]).map(shown_parent);
+        let parent = view::at(object, &["spec", "parentRef"]).map(parent_cell);
         let parent = parent.unwrap_or_else(|| "<none>".to_owned());
         vec![view::name(object).into(), parent.into(), view::age(object, now)]
     }
@@ -69,11 +69,11 @@ impl Kind for IpAddress {
     }
 }
 
-/// What the allocator of services calls itself.
+/// Name of the allocator of service addresses.
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// The object that says that a service has an address. The fields it has are the server's, as
-/// of the time when it is written.
+/// Returns the IPAddress object for an address of a service. Fields that the server sets get their values when it is
+/// written.
 pub(crate) fn of_service(ip: &str, namespace: &str, name: &str) -> Value {
     let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
     json!({
@@ -104,16 +104,16 @@ pub(crate) fn of_service(ip: &str, namespace: &str, name: &str) -> Value {
     })
 }
 
-fn shown_parent(parent: &Value) -> String {
+fn parent_cell(parent: &Value) -> String {
     let field = |name: &str| view::text(parent, &[name]);
-    let mut shown = field("resource").to_lowercase();
+    let mut cell = field("resource").to_lowercase();
     if !field("group").is_empty() {
-        shown = format!("{shown}.{}", field("group").to_lowercase());
+        cell = format!("{cell}.{}", field("group").to_lowercase());
     }
     if !field("namespace").is_empty() {
-        shown = format!("{shown}/{}", field("namespace"));
+        cell = format!("{cell}/{}", field("namespace"));
     }
-    format!("{shown}/{}", field("name"))
+    format!("{cell}/{}", field("name"))
 }
 
 #[cfg(any(test, feature = "samples"))]
@@ -150,10 +150,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_the_parent() {
-        let shown = |parent: Value| IpAddress.cells(&json!({"spec": {"parentRef": parent}}), 0)[1].clone();
-        assert_eq!(shown(json!({"resource": "services", "namespace": "n", "name": "s"})), "services/n/s");
-        assert_eq!(shown(json!({"resource": "gateways", "group": "Gw.io", "name": "g"})), "gateways.gw.io/g");
+    fn table_row_shows_the_parent() {
+        let cell = |parent: Value| IpAddress.cells(&json!({"spec": {"parentRef": parent}}), 0)[1].clone();
+        assert_eq!(cell(json!({"resource": "services", "namespace": "n", "name": "s"})), "services/n/s");
+        assert_eq!(cell(json!({"resource": "gateways", "group": "Gw.io", "name": "g"})), "gateways.gw.io/g");
         assert_eq!(IpAddress.cells(&json!({}), 0)[1], "<none>");
     }
 }

@@ -1,4 +1,4 @@
-//! NetworkPolicy: who may talk to some pods, and to whom they may talk.
+//! NetworkPolicy: allowed incoming and outgoing traffic of pods.
 
 use std::sync::LazyLock;
 
@@ -11,18 +11,18 @@ use crate::kinds::core::{label_selector, rules};
 use crate::kinds::ratchet;
 use crate::view;
 
-/// The two directions: the list of rules, and the list of peers in each.
+/// The two directions: the field with the rules, and the field with the peers of each rule.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 const POLICY_TYPES: &[&str] = &["Ingress", "Egress"];
 
-/// The kind.
+/// [`Kind`] of NetworkPolicy objects.
 pub struct NetworkPolicy;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["netpol"]),
     generation: Generation::Spec,
-    columns: vec![Column::name(), Column::text("Pod-Selector", "which pods it is for"), Column::age()],
+    columns: vec![Column::name(), Column::text("Pod-Selector", "label selector of the pods"), Column::age()],
     storage_version_hash: "YpfwF18m1G8=".into(),
     ..Declaration::new(
         "networking.k8s.io",
@@ -207,7 +207,7 @@ fn check_block(block: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a block is a part of another, if both can be read.
+/// Returns true if a CIDR block is a proper part of another; `None` if either is invalid.
 fn is_strictly_within(inner: &str, outer: &str) -> Option<bool> {
     let (inner, outer) = (name::parse_cidr_sloppy(inner)?, name::parse_cidr_sloppy(outer)?);
     if inner.bits != outer.bits || inner.prefix <= outer.prefix {
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_follow_from_the_rules() {
+    fn policy_types_default_by_the_rules() {
         let types = |spec: Value| {
             let mut policy = json!({"spec": spec});
             NetworkPolicy.set_defaults(&mut policy);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_lie_within_blocks() {
+    fn block_is_strictly_within_larger_block() {
         assert_eq!(is_strictly_within("10.1.0.0/16", "10.0.0.0/8"), Some(true));
         assert_eq!(is_strictly_within("10.0.0.0/8", "10.0.0.0/8"), Some(false));
         assert_eq!(is_strictly_within("fd00::/64", "10.0.0.0/8"), Some(false));
@@ -329,9 +329,9 @@ mod tests {
     }
 
     #[test]
-    fn tables_show_the_selector() {
-        let shown = |spec: Value| NetworkPolicy.cells(&json!({"spec": spec}), 0)[1].clone();
-        assert_eq!(shown(json!({})), "<none>");
-        assert_eq!(shown(json!({"podSelector": {"matchLabels": {"a": "b"}}})), "a=b");
+    fn table_row_shows_the_selector() {
+        let cell = |spec: Value| NetworkPolicy.cells(&json!({"spec": spec}), 0)[1].clone();
+        assert_eq!(cell(json!({})), "<none>");
+        assert_eq!(cell(json!({"podSelector": {"matchLabels": {"a": "b"}}})), "a=b");
     }
 }

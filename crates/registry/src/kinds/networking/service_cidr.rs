@@ -12,13 +12,13 @@ use crate::kinds::core::rules;
 use crate::network::AddressRange;
 use crate::{internal_types, view};
 
-/// The kind.
+/// [`Kind`] of ServiceCIDR objects.
 pub struct ServiceCidr;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     subresources: vec![Subresource::status("ServiceCIDR")],
     status_metadata: StatusMetadata::Kept,
-    columns: vec![Column::name(), Column::text("CIDRs", "the ranges, one for each family"), Column::age()],
+    columns: vec![Column::name(), Column::text("CIDRs", "address ranges, one per IP family"), Column::age()],
     storage_version_hash: "gNLvruQhW2g=".into(),
     ..Declaration::new(
         "networking.k8s.io",
@@ -35,7 +35,7 @@ impl Kind for ServiceCidr {
         &DECLARATION
     }
 
-    /// Not if it is going, or somebody who looks after it says that it is not ready.
+    /// Empty if the object is being deleted, or if a controller has set the condition `Ready` to anything but true.
     fn ranges(&self, object: &Value) -> Vec<AddressRange> {
         let conditions = view::items(object, &["status", "conditions"]);
         let ready = conditions.iter().find(|condition| view::text(condition, &["type"]) == "Ready");
@@ -68,7 +68,7 @@ impl Kind for ServiceCidr {
         }
         let path = Path::root("spec.cidrs");
         let (new_object, new, old) = (new, cidrs(new), cidrs(old));
-        // A range of the other family may be added, and nothing else may change.
+        // The only allowed change is to add a range of the other family.
         let may_add = old.len() == 1 && new.len() == 2;
         if new.len() != old.len() && !may_add {
             let found = internal_types::printed("[s", view::at(new_object, &["spec", "cidrs"]));

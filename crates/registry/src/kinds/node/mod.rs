@@ -1,4 +1,4 @@
-//! Kinds of node.k8s.io.
+//! The group `node.k8s.io`.
 
 mod overhead;
 pub mod runtime_class;

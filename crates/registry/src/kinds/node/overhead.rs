@@ -1,4 +1,4 @@
-//! What running a pod takes beyond its containers.
+//! Overhead of a runtime class: resources for running a pod beyond those of its containers.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::view;
 
-/// Resources that are no container's but have a meaning nevertheless.
+/// Resources that have a meaning in Kubernetes, but not for containers.
 const STANDARD: [&str; 17] = [
     "configmaps",
     "limits.cpu",
@@ -30,7 +30,7 @@ const STANDARD: [&str; 17] = [
 
 const HUGE_PAGES_PREFIX: &str = "hugepages-";
 
-/// Upstream checks the overhead as if it were the limits of a container, and its paths show it.
+/// Validates the overhead. kube-apiserver treats it like the limits of a container, as the field paths show.
 pub(super) fn check(overhead: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let limits = path.child("limits");
     let (mut huge_pages, mut cpu_or_memory) = (false, false);
@@ -87,7 +87,7 @@ fn is_standard(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory" | "ephemeral-storage") || resource.starts_with(HUGE_PAGES_PREFIX)
 }
 
-/// A resource of somebody else's; its quota must have a valid name, too.
+/// Returns true for an extended resource, whose name must also be valid in a quota.
 fn is_extended(resource: &str) -> bool {
     resource.contains('/')
         && !resource.contains("kubernetes.io/")

@@ -1,4 +1,4 @@
-//! RuntimeClass: with which container runtime pods are run.
+//! RuntimeClass: selects the container runtime of pods.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of RuntimeClass objects.
 pub struct RuntimeClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -21,7 +21,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     create_on_update: true,
     columns: vec![
         Column::name(),
-        Column::text("Handler", "the name that the runtime has for its configuration"),
+        Column::text("Handler", "name of the runtime handler on nodes"),
         Column::age(),
     ],
     storage_version_hash: "WQTu1GL3T2Q=".into(),

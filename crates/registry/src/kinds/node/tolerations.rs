@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// Every toleration must be well formed and differ from the others.
+/// Validates tolerations, which must be unique.
 pub(super) fn check(tolerations: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     for (index, toleration) in tolerations.iter().enumerate() {
         check_one(toleration, &path.index(index), errors);
@@ -23,7 +23,7 @@ pub(super) fn check(tolerations: &[Value], path: &Path<'_>, errors: &mut ErrorLi
     }
 }
 
-/// The fields by which tolerations are told apart.
+/// The fields that identify a toleration.
 fn identity(toleration: &Value) -> [&str; 4] {
     ["key", "operator", "value", "effect"].map(|field| view::text(toleration, &[field]))
 }
@@ -62,10 +62,10 @@ fn check_operator(toleration: &Value, path: &Path<'_>, errors: &mut ErrorList) {
             let detail = "value must be empty when `operator` is 'Exists'";
             errors.push(FieldError::invalid(path, value, detail));
         }
-        // Known for pods, but not here.
+        // Supported for pods, but not here; the message lists them nevertheless.
         "Lt" | "Gt" => {
-            let known = ["Equal", "Exists", "Lt", "Gt"];
-            errors.push(FieldError::not_supported(path, BadValue::named(operator), &known));
+            let listed = ["Equal", "Exists", "Lt", "Gt"];
+            errors.push(FieldError::not_supported(path, BadValue::named(operator), &listed));
         }
         _ => {
             rules::one_of(path, operator, &["Equal", "Exists"], errors);

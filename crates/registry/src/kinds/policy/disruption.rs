@@ -1,29 +1,29 @@
-//! Whether a PodDisruptionBudget lets a pod be evicted, and what it notes then.
+//! Decides whether a PodDisruptionBudget allows an eviction, and records the eviction in its status.
 
 use coracle_meta::selector::LabelSelector;
 use serde_json::{Value, json};
 
 use crate::view;
 
-/// Evictions that a budget waits to see the end of. More than that are not let through: whoever
-/// counts pods is behind.
+/// Maximum number of evicted pods whose deletion has not been observed yet. Beyond it evictions are rejected, because
+/// the disruption controller, which counts the pods, lags.
 const MAX_DISRUPTED_PODS: usize = 2000;
 
 const ALLOWED: &str = "DisruptionAllowed";
 
-/// Why a pod may not be evicted.
+/// Reason why a pod may not be evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DisruptionError {
-    /// What the budget says is not about what it is now: try again.
+    /// The status is not about the current spec; the client should retry.
     Unprocessed(String),
-    /// It makes no sense, or too much is going on.
+    /// The status is invalid, or too many evictions are in progress.
     Forbidden(&'static str),
-    /// No more pods may go.
+    /// The budget allows no further disruptions.
     Exhausted(String),
 }
 
-/// Whether a budget counts a pod.
+/// Returns true if the selector of a budget matches a pod.
 pub fn selects(budget: &Value, pod: &Value) -> bool {
     let Some(selector) = view::at(budget, &["spec", "selector"]) else { return false };
     let Ok(selector) = serde_json::from_value::<LabelSelector>(selector.clone()) else { return false };
@@ -33,17 +33,17 @@ pub fn selects(budget: &Value, pod: &Value) -> bool {
     selector.matches(labels)
 }
 
-/// Whether a pod that is not ready may go without being counted.
+/// Returns true if a pod that is not ready may be evicted without being counted.
 pub fn lets_unready_go(budget: &Value) -> bool {
     let healthy = |field| view::integer(budget, &["status", field]).unwrap_or(0);
     view::text(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow"
         || healthy("currentHealthy") >= healthy("desiredHealthy") && healthy("desiredHealthy") > 0
 }
 
-/// Counts a pod that is about to go; `now` as it is to stand in the budget.
+/// Counts a pod that is about to be evicted in the status; `now` is the formatted time for it.
 ///
 /// # Errors
-/// If it may not go.
+/// If the budget does not allow the eviction.
 pub fn disrupt(budget: &mut Value, pod: &str, now: &str) -> Result<(), DisruptionError> {
     let name = view::name(budget).to_owned();
     let number = |path: &[&str]| view::integer(budget, path).unwrap_or(0);
@@ -62,20 +62,20 @@ pub fn disrupt(budget: &mut Value, pod: &str, now: &str) -> Result<(), Disruptio
         ));
     }
     if allowed == 0 {
-        return Err(DisruptionError::Exhausted(why_exhausted(budget, &name)));
+        return Err(DisruptionError::Exhausted(exhausted_message(budget, &name)));
     }
     view::set_default(budget, "status", || json!({}));
     let status = &mut budget["status"];
     status["disruptionsAllowed"] = (allowed - 1).into();
     if allowed == 1 {
-        note_none_left(status, now);
+        set_exhausted_condition(status, now);
     }
     view::set_default(status, "disruptedPods", || json!({}));
     status["disruptedPods"][pod] = now.into();
     Ok(())
 }
 
-fn why_exhausted(budget: &Value, name: &str) -> String {
+fn exhausted_message(budget: &Value, name: &str) -> String {
     let conditions = view::items(budget, &["status", "conditions"]);
     let condition = conditions.iter().find(|condition| view::text(condition, &["type"]) == ALLOWED);
     let refusal = condition.filter(|condition| {
@@ -85,7 +85,7 @@ fn why_exhausted(budget: &Value, name: &str) -> String {
     let (reason, message) = (part("reason"), part("message"));
     let pods = |field| view::integer(budget, &["status", field]).unwrap_or(0);
     let (needs, has) = (pods("desiredHealthy"), pods("currentHealthy"));
-    // Numbers of a budget that could not be counted say nothing.
+    // Counts of a budget that failed to sync are meaningless.
     if reason == "SyncFailed" {
         format!(
             "The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
@@ -99,7 +99,7 @@ fn why_exhausted(budget: &Value, name: &str) -> String {
     }
 }
 
-fn note_none_left(status: &mut Value, now: &str) {
+fn set_exhausted_condition(status: &mut Value, now: &str) {
     let mut condition = json!({
         "type": ALLOWED,
         "status": "False",
@@ -112,13 +112,13 @@ fn note_none_left(status: &mut Value, now: &str) {
     }
     view::set_default(status, "conditions", || json!([]));
     let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
-    match conditions.iter_mut().find(|known| view::text(known, &["type"]) == ALLOWED) {
-        Some(known) => {
-            if view::text(known, &["status"]) == "False" {
+    match conditions.iter_mut().find(|existing| view::text(existing, &["type"]) == ALLOWED) {
+        Some(existing) => {
+            if view::text(existing, &["status"]) == "False" {
                 condition["lastTransitionTime"] =
-                    known.get("lastTransitionTime").cloned().unwrap_or_default();
+                    existing.get("lastTransitionTime").cloned().unwrap_or_default();
             }
-            *known = condition;
+            *existing = condition;
         }
         None => conditions.push(condition),
     }
@@ -131,7 +131,7 @@ mod tests {
     const NOW: &str = "2026-01-01T00:00:00Z";
 
     #[test]
-    fn the_last_allowed_disruption_closes_the_budget() {
+    fn last_allowed_disruption_exhausts_the_budget() {
         let mut budget = json!({
             "metadata": {"name": "b", "generation": 1},
             "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2}
@@ -148,12 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_told_as_far_as_it_is_known() {
+    fn exhausted_message_contains_the_known_reason() {
         let mut budget = json!({
             "metadata": {"name": "b"},
             "status": {"currentHealthy": 1, "desiredHealthy": 2}
         });
-        let why = |budget: &Value| why_exhausted(budget, "b");
+        let why = |budget: &Value| exhausted_message(budget, "b");
         assert_eq!(why(&budget), "The disruption budget b needs 2 healthy pods and has 1 currently");
         budget["status"]["conditions"] =
             json!([{"type": ALLOWED, "status": "False", "reason": "SyncFailed", "message": "why"}]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_selector_selects_all_and_none_nothing() {
+    fn empty_selector_selects_all_and_absent_selector_none() {
         let pod = json!({"metadata": {"labels": {"a": "b"}}});
         assert!(selects(&json!({"spec": {"selector": {}}}), &pod));
         assert!(!selects(&json!({"spec": {}}), &pod));

@@ -1,4 +1,4 @@
-//! The policy group.
+//! The group `policy`.
 
 pub mod disruption;
 pub mod pod_disruption_budget;

@@ -1,4 +1,4 @@
-//! PodDisruptionBudget: how many of some pods may be evicted at a time.
+//! PodDisruptionBudget: how many of a set of pods may be evicted at a time.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use crate::kinds::core::label_selector;
 use crate::kinds::{conditions, rules};
 use crate::{internal_types, view};
 
-/// The kind.
+/// [`Kind`] of PodDisruptionBudget objects.
 pub struct PodDisruptionBudget;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -26,9 +26,9 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     unconditional_update: false,
     columns: vec![
         Column::name(),
-        Column::text("Min Available", "how many pods must stay, or which part of them"),
-        Column::text("Max Unavailable", "how many pods may be gone, or which part of them"),
-        Column::integer("Allowed Disruptions", "how many pods may be evicted now"),
+        Column::text("Min Available", "minimum number or percentage of available pods"),
+        Column::text("Max Unavailable", "maximum number or percentage of unavailable pods"),
+        Column::integer("Allowed Disruptions", "number of pods that may be evicted now"),
         Column::age(),
     ],
     storage_version_hash: "EVWiDmWqyJw=".into(),
@@ -174,7 +174,7 @@ mod tests {
     use crate::samples::errors_on_create;
 
     #[test]
-    fn both_amounts_at_once_are_shown_as_upstream_shows_them() {
+    fn error_about_both_amounts_matches_kube_apiserver() {
         let object = json!({"spec": {"minAvailable": 1, "maxUnavailable": "10%"}});
         assert_eq!(
             errors_on_create(&PodDisruptionBudget, &object).to_string(),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_what_is_set() {
+    fn table_row_shows_the_amounts_that_are_set() {
         let object = json!({"spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 2}});
         assert_eq!(PodDisruptionBudget.cells(&object, 0)[1..4], [json!("50%"), json!("N/A"), json!(2)]);
     }

@@ -1,4 +1,4 @@
-//! What both kinds of bindings share: a role, and whom it is given to.
+//! Shared parts of RoleBinding and ClusterRoleBinding, which grant a role to subjects.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -10,19 +10,19 @@ use crate::kinds::apps::checks::{default_text, ensure};
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// The columns of a binding.
+/// Columns of a binding.
 pub(super) fn columns() -> Vec<Column> {
     vec![
         Column::name(),
-        Column::text("Role", "the role that is given"),
+        Column::text("Role", "role that the binding grants"),
         Column::age(),
-        Column::text("Users", "the users it is given to").wide(),
-        Column::text("Groups", "the groups it is given to").wide(),
-        Column::text("ServiceAccounts", "the service accounts it is given to").wide(),
+        Column::text("Users", "users that get the role").wide(),
+        Column::text("Groups", "groups that get the role").wide(),
+        Column::text("ServiceAccounts", "service accounts that get the role").wide(),
     ]
 }
 
-/// The cells for [`columns`].
+/// Cells of a binding for [`columns`].
 pub(super) fn cells(binding: &Value, now: i64) -> Vec<Value> {
     let role = &["kind", "name"].map(|field| view::text(binding, &["roleRef", field]));
     vec![
@@ -35,7 +35,7 @@ pub(super) fn cells(binding: &Value, now: i64) -> Vec<Value> {
     ]
 }
 
-/// The subjects of a kind as text.
+/// Formats the subjects of a kind for a table cell.
 fn subjects(binding: &Value, kind: &str) -> String {
     let subjects = view::items(binding, &["subjects"]).iter();
     let names = subjects.filter(|subject| view::text(subject, &["kind"]) == kind).map(|subject| {
@@ -48,7 +48,7 @@ fn subjects(binding: &Value, kind: &str) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Fills in the groups of the role and of the subjects.
+/// Sets the default API groups of the role and of the subjects.
 pub(super) fn set_defaults(binding: &mut Value) {
     default_text(ensure(binding, "roleRef"), "apiGroup", GROUP);
     let Some(Value::Array(subjects)) = binding.get_mut("subjects") else { return };
@@ -59,7 +59,7 @@ pub(super) fn set_defaults(binding: &mut Value) {
     }
 }
 
-/// Whether a binding of this scope may be as it is.
+/// Validates a binding of this scope.
 pub(super) fn validate(binding: &Value, scope: Scope, errors: &mut ErrorList) {
     let role = binding.get("roleRef").unwrap_or(&Value::Null);
     validate_role(role, scope, errors);
@@ -113,7 +113,7 @@ fn validate_group(reference: &Value, wanted: &str, path: &Path<'_>, errors: &mut
     }
 }
 
-/// Whether the role stays the same: who may change it could give more than they have.
+/// Rejects a change of the role, because a user could grant more permissions than they have by it.
 pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) {
     let [new, old] =
         [new, old].map(|binding| internal_types::printed("@rbac.RoleRef", binding.get("roleRef")));
@@ -122,7 +122,7 @@ pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) 
     }
 }
 
-/// Examples for a binding, of which `empty` has metadata only.
+/// Samples of a binding, of which `empty` has metadata only.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn samples(empty: &Value, role_kind: &str) -> crate::samples::Samples {
     use serde_json::json;
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_role_is_shown_as_upstream_shows_it() {
+    fn changed_role_error_matches_kube_apiserver() {
         let binding = |name: &str| json!({"roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name}});
         let mut errors = ErrorList::new();
         validate_update(&binding("b"), &binding("a"), &mut errors);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_sorts_subjects_by_kind() {
+    fn table_row_groups_subjects_by_kind() {
         let binding = json!({
             "metadata": {"name": "b"},
             "roleRef": {"kind": "Role", "name": "r"},

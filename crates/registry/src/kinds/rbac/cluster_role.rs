@@ -1,4 +1,4 @@
-//! ClusterRole: what may be done in the cluster, or in each namespace it is bound in.
+//! ClusterRole: permissions in the whole cluster, or in each namespace in which it is bound.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::kinds::core::label_selector;
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of ClusterRole objects.
 pub struct ClusterRole;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -1,4 +1,4 @@
-//! ClusterRoleBinding: a role given to somebody in the whole cluster.
+//! ClusterRoleBinding: grants a role to subjects in the whole cluster.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{GROUP, binding};
 use crate::kind::{Declaration, Kind, NameRule, Scope};
 
-/// The kind.
+/// [`Kind`] of ClusterRoleBinding objects.
 pub struct ClusterRoleBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -1,4 +1,4 @@
-//! The rbac.authorization.k8s.io group: who may do what.
+//! The group `rbac.authorization.k8s.io`: roles and bindings.
 
 mod binding;
 pub mod cluster_role;
@@ -8,5 +8,5 @@ pub mod policy_rule;
 pub mod role;
 pub mod role_binding;
 
-/// The name of the group.
+/// Name of the group.
 pub const GROUP: &str = "rbac.authorization.k8s.io";

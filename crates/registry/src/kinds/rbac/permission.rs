@@ -1,38 +1,38 @@
-//! Single things that rules allow, and whether other rules allow them, too.
+//! Single permissions of policy rules, and whether other rules grant them, too.
 //!
-//! Rules are compared by what they say, not by what exists: a star is granted by a star only.
+//! Rules are compared as written, not by existing resources: a wildcard is granted only by a wildcard.
 
 use serde_json::{Value, json};
 
 use crate::view;
 
-/// One thing that may be done.
+/// Permission for one verb on one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permission<'a> {
-    /// What is done.
+    /// The verb.
     pub verb: &'a str,
-    /// What it is done to.
+    /// The target of the verb.
     pub target: Target<'a>,
 }
 
-/// What something is done to.
+/// Target of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// Objects.
+    /// Objects of a resource.
     Resource {
-        /// Their group.
+        /// API group of the resource.
         group: &'a str,
-        /// Their resource, or a part of it, such as `pods/log`.
+        /// Name of the resource, or of a subresource such as `pods/log`.
         resource: &'a str,
-        /// The one object; none for all.
+        /// Name of the object; `None` for all objects.
         name: Option<&'a str>,
     },
-    /// A path that is no resource.
+    /// A non-resource URL.
     Url(&'a str),
 }
 
 impl<'a> Permission<'a> {
-    /// Everything that a rule allows.
+    /// Returns all permissions that a rule grants.
     pub fn all_of(rule: &'a Value) -> Vec<Self> {
         let verbs = || texts(rule, "verbs");
         let mut names: Vec<Option<&str>> = texts(rule, "resourceNames").map(Some).collect();
@@ -54,7 +54,7 @@ impl<'a> Permission<'a> {
         all
     }
 
-    /// Whether a rule allows it.
+    /// Returns true if a rule grants the permission.
     pub fn is_granted_by(&self, rule: &Value) -> bool {
         let has = |field: &str, wanted: &str| texts(rule, field).any(|text| text == wanted);
         let has_or_all = |field: &str, wanted: &str| has(field, wanted) || has(field, "*");
@@ -62,15 +62,18 @@ impl<'a> Permission<'a> {
         let target_fits = match self.target {
             Target::Resource { group, resource, name } => {
                 has_or_all("apiGroups", group)
-                    && (has_or_all("resources", resource) || has("resources", &any_with_part(resource)))
+                    && (has_or_all("resources", resource)
+                        || has("resources", &any_with_subresource(resource)))
                     && (any_name || name.is_some_and(|name| has("resourceNames", name)))
             }
-            Target::Url(url) => any_name && texts(rule, "nonResourceURLs").any(|known| url_fits(known, url)),
+            Target::Url(url) => {
+                any_name && texts(rule, "nonResourceURLs").any(|pattern| url_matches(pattern, url))
+            }
         };
         target_fits && has_or_all("verbs", self.verb)
     }
 
-    /// The rule that allows this and nothing else.
+    /// Returns the rule that grants this permission and no other.
     pub fn rule(&self) -> Value {
         match self.target {
             Target::Resource { group, resource, name: None } => {
@@ -87,7 +90,7 @@ impl<'a> Permission<'a> {
     }
 }
 
-/// What the rules `wanted` allow and none of `held` does, each as a rule of its own.
+/// Returns the permissions of the rules `wanted` that no rule of `held` grants, each as a rule of its own.
 pub fn missing(held: &[Value], wanted: &[Value]) -> Vec<Value> {
     let wanted = wanted.iter().flat_map(Permission::all_of);
     wanted
@@ -100,13 +103,13 @@ fn texts<'a>(rule: &'a Value, field: &'a str) -> impl Iterator<Item = &'a str> {
     view::items(rule, &[field]).iter().filter_map(Value::as_str)
 }
 
-/// The part of a resource, of any resource; of one that is no part, something nobody has.
-fn any_with_part(resource: &str) -> String {
+/// Returns the same subresource of any resource; for a resource without subresource, a text that no rule contains.
+fn any_with_subresource(resource: &str) -> String {
     resource.split_once('/').map(|(_, part)| format!("*/{part}")).unwrap_or_default()
 }
 
-fn url_fits(known: &str, wanted: &str) -> bool {
-    known == wanted || known.ends_with('*') && wanted.starts_with(known.trim_end_matches('*'))
+fn url_matches(pattern: &str, wanted: &str) -> bool {
+    pattern == wanted || pattern.ends_with('*') && wanted.starts_with(pattern.trim_end_matches('*'))
 }
 
 #[cfg(test)]
@@ -122,20 +125,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_one_by_one() {
+    fn missing_permissions_are_returned_one_by_one() {
         let held = [rule(&["get"], &[""], &["pods"], &[])];
         let wanted = [rule(&["get", "list"], &["", "apps"], &["pods"], &[])];
-        let told = missing(&held, &wanted);
-        let verbs: Vec<_> = told.iter().map(|rule| (&rule["verbs"][0], &rule["apiGroups"][0])).collect();
+        let missing_rules = missing(&held, &wanted);
+        let verbs: Vec<_> =
+            missing_rules.iter().map(|rule| (&rule["verbs"][0], &rule["apiGroups"][0])).collect();
         assert_eq!(
             verbs,
             [(&json!("list"), &json!("")), (&json!("get"), &json!("apps")), (&json!("list"), &json!("apps"))]
         );
-        assert_eq!(told[0].get("resourceNames"), None);
+        assert_eq!(missing_rules[0].get("resourceNames"), None);
     }
 
     #[test]
-    fn a_rule_grants_what_it_says() {
+    fn rule_grants_only_matching_permissions() {
         let pods = rule(&["get"], &[""], &["pods"], &[]);
         let one_pod = rule(&["get"], &[""], &["pods"], &["a"]);
         let all = rule(&["*"], &["*"], &["*"], &[]);
@@ -157,8 +161,8 @@ mod tests {
             (&url("*", "*"), &url("get", "/a"), true),
             (&url("get", "/a"), &url("get", "/a/*"), false),
         ] {
-            let told = missing(std::slice::from_ref(held), std::slice::from_ref(wanted));
-            assert_eq!(told.is_empty(), granted, "{held} for {wanted}");
+            let missing_rules = missing(std::slice::from_ref(held), std::slice::from_ref(wanted));
+            assert_eq!(missing_rules.is_empty(), granted, "{held} for {wanted}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of roles.
+//! Policy rules of roles.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::kind::Scope;
 use crate::view;
 
-/// Whether the rules of a role may be as they are.
+/// Validates the rules of a role.
 pub fn validate_all(role: &Value, scope: Scope, errors: &mut ErrorList) {
     let path = Path::root("rules");
     for (index, rule) in view::items(role, &["rules"]).iter().enumerate() {
@@ -14,7 +14,7 @@ pub fn validate_all(role: &Value, scope: Scope, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a rule may be as it is, in a role of this scope.
+/// Validates a rule of a role of this scope.
 pub fn validate(rule: &Value, scope: Scope, path: &Path<'_>, errors: &mut ErrorList) {
     let has = |field: &str| !view::items(rule, &[field]).is_empty();
     if !has("verbs") {
@@ -42,7 +42,7 @@ pub fn validate(rule: &Value, scope: Scope, path: &Path<'_>, errors: &mut ErrorL
     }
 }
 
-/// Sets of rules that must be refused in a role of any scope, for samples.
+/// Samples of rules that must be rejected in a role of any scope.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn refused(with: impl Fn(Value) -> Value) -> Vec<crate::samples::Refused> {
     use serde_json::json;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_cluster_roles_have_urls() {
+    fn non_resource_url_in_namespaced_role_is_rejected() {
         let rule = json!({"verbs": ["get"], "nonResourceURLs": ["/x"]});
         let errors = |scope| {
             let mut errors = ErrorList::new();

@@ -1,4 +1,4 @@
-//! Role: what may be done in a namespace.
+//! Role: permissions in a namespace.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::{GROUP, policy_rule};
 use crate::kind::{Declaration, Kind, NameRule, Scope};
 use crate::kinds::rules;
 
-/// The kind.
+/// [`Kind`] of Role objects.
 pub struct Role;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

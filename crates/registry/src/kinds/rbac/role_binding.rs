@@ -1,4 +1,4 @@
-//! RoleBinding: a role given to somebody in a namespace.
+//! RoleBinding: grants a role to subjects in a namespace.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{GROUP, binding};
 use crate::kind::{Declaration, Kind, NameRule, Scope};
 
-/// The kind.
+/// [`Kind`] of RoleBinding objects.
 pub struct RoleBinding;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

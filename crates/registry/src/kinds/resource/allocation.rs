@@ -1,4 +1,4 @@
-//! What a claim got: the devices, for whom they are reserved, and what drivers say of them.
+//! Status of a claim: allocated devices, reservations, and reports of drivers about the devices.
 
 use std::collections::BTreeSet;
 
@@ -8,25 +8,25 @@ use serde_json::Value;
 
 use super::configuration::{MAX_CONFIGURATIONS, MAX_PARAMETERS_BYTES, check_configuration, check_raw};
 use super::device_requests::{MAX_REQUESTS, check_reference, check_references};
-use super::lists::{check_list, check_set, itself};
+use super::lists::{check_list, check_set, text_key};
 use super::{devices, naming, node_selection, taints};
 use crate::kinds::storage::driver_name;
 use crate::kinds::{conditions, rules};
 use crate::{internal_types, view};
 
-/// The most pods that share a claim, as upstream has it.
+/// Maximum number of pods that share a claim, as in kube-apiserver.
 const MAX_RESERVED_FOR: usize = 256;
 
-/// The most conditions of a device, as upstream has it.
+/// Maximum number of conditions of a device, as in kube-apiserver.
 const MAX_DEVICE_CONDITIONS: usize = 8;
 
-/// The most addresses of a network device, as upstream has it.
+/// Maximum number of addresses of a network device, as in kube-apiserver.
 const MAX_ADDRESSES: usize = 16;
 
-/// Texts about a network device and their longest forms, as upstream has them.
+/// Texts about a network device and their maximum lengths, as in kube-apiserver.
 const NETWORK_TEXTS: [(&str, usize); 2] = [("interfaceName", 256), ("hardwareAddress", 128)];
 
-/// Sets the defaults of the devices that a claim got.
+/// Sets the defaults of the allocated devices.
 pub(super) fn set_defaults(claim: &mut Value) {
     let results = claim.pointer_mut("/status/allocation/devices/results").and_then(Value::as_array_mut);
     for result in results.into_iter().flatten() {
@@ -34,7 +34,7 @@ pub(super) fn set_defaults(claim: &mut Value) {
     }
 }
 
-/// A status that is to replace another.
+/// Validates an update of the status.
 pub(super) fn check_status(new: &Value, old: &Value, errors: &mut ErrorList) {
     let path = Path::root("status");
     let reserved = view::items(new, &["status", "reservedFor"]);
@@ -45,10 +45,10 @@ pub(super) fn check_status(new: &Value, old: &Value, errors: &mut ErrorList) {
             rules::required(&path.child(field), view::text(consumer, &[field]), errors);
         }
     });
-    let known = allocated(new);
+    let allocated_keys = allocated(new);
     let reports = view::items(new, &["status", "devices"]);
     check_set(reports, usize::MAX, &path.child("devices"), errors, device_key, |report, path, errors| {
-        check_report(report, &known, path, errors);
+        check_report(report, &allocated_keys, path, errors);
     });
     check_reservations(new, old, &reserved_path, errors);
     let (before, after) =
@@ -62,7 +62,7 @@ pub(super) fn check_status(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Removes what drivers said of devices that the claim no longer has.
+/// Removes reports of drivers about devices that are no longer allocated.
 pub(super) fn drop_deallocated(new: &mut Value, old: &Value) {
     let (before, after) = (allocated(old), allocated(new));
     let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) else { return };
@@ -76,12 +76,12 @@ pub(super) fn drop_deallocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// The devices of an allocation.
+/// Keys of the allocated devices.
 fn allocated(object: &Value) -> BTreeSet<String> {
     view::items(object, &["status", "allocation", "devices", "results"]).iter().map(device_key).collect()
 }
 
-/// By what a device, or a share of it, is known.
+/// Key of a device, or of a share of it.
 fn device_key(device: &Value) -> String {
     let mut key = ["driver", "pool", "device"].map(|field| view::text(device, &[field])).join("/");
     if let Some(share) = device.get("shareID").and_then(Value::as_str) {
@@ -121,7 +121,7 @@ fn check_allocation(allocation: &Value, claim: &Value, path: &Path<'_>, errors: 
     });
     let configurations = view::items(allocation, &["devices", "config"]);
     let config_path = devices_path.child("config");
-    // Those of the class and those of the claim.
+    // The configurations of the class and those of the claim.
     check_list(configurations, 2 * MAX_CONFIGURATIONS, &config_path, errors, |config, path, errors| {
         let (source, source_path) = (view::text(config, &["source"]), path.child("source"));
         if rules::required(&source_path, source, errors) {
@@ -144,10 +144,10 @@ fn check_device_id(device: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-fn check_report(report: &Value, known: &BTreeSet<String>, path: &Path<'_>, errors: &mut ErrorList) {
+fn check_report(report: &Value, allocated_keys: &BTreeSet<String>, path: &Path<'_>, errors: &mut ErrorList) {
     check_device_id(report, path, errors);
     let key = device_key(report);
-    if !known.contains(&key) {
+    if !allocated_keys.contains(&key) {
         let found = internal_types::printed("@structured.SharedDeviceID", Some(report));
         errors.push(FieldError::invalid(path, found, "must be an allocated device in the claim"));
     }
@@ -166,7 +166,7 @@ fn check_report(report: &Value, known: &BTreeSet<String>, path: &Path<'_>, error
         }
     }
     let addresses = view::items(report, &["networkData", "ips"]);
-    check_set(addresses, MAX_ADDRESSES, &network.child("ips"), errors, itself, |address, path, errors| {
+    check_set(addresses, MAX_ADDRESSES, &network.child("ips"), errors, text_key, |address, path, errors| {
         errors.extend(name::interface_address(path, address.as_str().unwrap_or_default()));
     });
 }

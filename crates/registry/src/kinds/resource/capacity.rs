@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::lists::check_set;
 use crate::view;
 
-/// The most values to choose from, as upstream has it.
+/// Maximum number of valid values, as in kube-apiserver.
 const MAX_VALUES: usize = 10;
 
-/// How much a claim may ask for, of a capacity.
+/// Validates how much of a capacity a claim may request.
 pub(super) fn check_policy(capacity: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(policy) = capacity.get("requestPolicy") else { return };
     let path = path.child("requestPolicy");
@@ -94,11 +94,11 @@ fn check_range(range: &Value, default: &Quantity, total: &Quantity, path: &Path<
         refuse(one > *total, "step", &step, detail);
     }
     for value in [Some(default), max.as_ref()].into_iter().flatten() {
-        // Upstream divides by the step as it is; one of zero cannot be divided by.
-        let odd =
+        // kube-apiserver divides by the step without checks; a step of zero cannot be divided by.
+        let is_off_step =
             step.value() == 0 || value.value().wrapping_sub(min.value()).wrapping_rem(step.value()) != 0;
         let detail = format!("value is not a multiple of a given step ({step}) from ({min})");
-        refuse(odd, "step", value, detail);
+        refuse(is_off_step, "step", value, detail);
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_sorted_and_contain_the_default() {
+    fn valid_values_must_be_sorted_and_contain_the_default() {
         assert!(faults(json!({"default": "2", "validValues": ["1", "2", "4"]})).is_empty());
         assert_eq!(faults(json!({"default": "3", "validValues": ["1"]})), ["c.requestPolicy.validValues"]);
         assert_eq!(
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_fit_into_the_capacity() {
+    fn valid_range_must_fit_into_the_capacity() {
         assert!(
             faults(json!({"default": "4", "validRange": {"min": "2", "max": "8", "step": "2"}})).is_empty()
         );

@@ -1,4 +1,4 @@
-//! The selectors of devices and their configuration.
+//! Selectors and configuration of devices.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -9,16 +9,16 @@ use crate::kinds::ratchet;
 use crate::kinds::storage::driver_name;
 use crate::view;
 
-/// The most selectors, as upstream has it.
+/// Maximum number of selectors, as in kube-apiserver.
 const MAX_SELECTORS: usize = 32;
 
-/// The longest parameters, as upstream has it.
+/// Maximum size of parameters in bytes, as in kube-apiserver.
 pub(super) const MAX_PARAMETERS_BYTES: usize = 10 * 1024;
 
-/// The most configurations, as upstream has it.
+/// Maximum number of configurations, as in kube-apiserver.
 pub(super) const MAX_CONFIGURATIONS: usize = 32;
 
-/// Selectors, all of which a device must fulfil.
+/// Validates selectors, all of which a device must match.
 pub(super) fn check_selectors(selectors: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     check_list(selectors, MAX_SELECTORS, path, errors, |selector, path, errors| {
         let path = path.child("cel");
@@ -30,7 +30,7 @@ pub(super) fn check_selectors(selectors: &[Value], path: &Path<'_>, errors: &mut
     });
 }
 
-/// Configuration that only the driver understands.
+/// Validates opaque configuration, which only the driver interprets.
 pub(super) fn check_configuration(config: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let path = path.child("opaque");
     let Some(opaque) = config.get("opaque") else {
@@ -41,7 +41,7 @@ pub(super) fn check_configuration(config: &Value, path: &Path<'_>, errors: &mut 
     check_raw(opaque.get("parameters"), MAX_PARAMETERS_BYTES, &path.child("parameters"), errors);
 }
 
-/// An object that is passed on as it is.
+/// Validates an object that is passed on unchanged.
 pub(super) fn check_raw(raw: Option<&Value>, max_bytes: usize, path: &Path<'_>, errors: &mut ErrorList) {
     match raw {
         None | Some(Value::Null) => errors.push(FieldError::required(path, "")),

@@ -1,4 +1,4 @@
-//! DeviceClass: devices of one sort, and how they are set up.
+//! DeviceClass: selects devices, and configures them.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::lists::check_list;
 use crate::kind::{Declaration, Generation, Kind, NameRule, Scope};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of DeviceClass objects.
 pub struct DeviceClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -66,7 +66,7 @@ impl Kind for DeviceClass {
     }
 }
 
-/// Whether it is a resource of somebody else's, of which there can be a quota.
+/// Returns true for an extended resource, whose name must also be valid in a quota.
 fn is_extended_resource(resource: &str) -> bool {
     resource.contains('/')
         && !resource.contains("kubernetes.io/")

@@ -1,25 +1,25 @@
-//! What a claim asks for: requests, constraints between them and configuration.
+//! Spec of a claim: requests for devices, constraints between them, and configuration.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
 use serde_json::Value;
 
 use super::configuration::{MAX_CONFIGURATIONS, check_configuration, check_selectors};
-use super::lists::{check_list, check_set, itself};
+use super::lists::{check_list, check_set, text_key};
 use super::{naming, taints};
 use crate::kinds::rules;
 use crate::view;
 
-/// The most requests of a claim, as upstream has it.
+/// Maximum number of requests of a claim, as in kube-apiserver.
 pub(super) const MAX_REQUESTS: usize = 32;
 
-/// The most alternatives of a request, as upstream has it.
+/// Maximum number of alternatives of a request, as in kube-apiserver.
 const MAX_ALTERNATIVES: usize = 8;
 
-/// The most constraints, as upstream has it.
+/// Maximum number of constraints, as in kube-apiserver.
 const MAX_CONSTRAINTS: usize = 32;
 
-/// The defaults of all requests of the claim at a pointer.
+/// Sets the defaults of all requests of the claim at a JSON pointer.
 pub(super) fn set_defaults(object: &mut Value, pointer: &str) {
     let requests = object.pointer_mut(pointer).and_then(|devices| devices.get_mut("requests"));
     for request in requests.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -45,7 +45,7 @@ fn set_request_defaults(request: &mut Value) {
     taints::set_toleration_defaults(request);
 }
 
-/// All that a claim asks for.
+/// Validates requests, constraints and configuration.
 pub(super) fn check(devices: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let requests = view::items(devices, &["requests"]);
     check_set(requests, MAX_REQUESTS, &path.child("requests"), errors, request_name, check_request);
@@ -94,7 +94,7 @@ fn check_request(request: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Which devices, and how many.
+/// Validates which devices are requested, and how many.
 fn check_device(request: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let class = view::text(request, &["deviceClassName"]);
     rules::required_name(&path.child("deviceClassName"), class, name::dns1123_subdomain, errors);
@@ -131,7 +131,7 @@ fn check_constraint(constraint: &Value, path: &Path<'_>, errors: &mut ErrorList)
     }
 }
 
-/// The requests that something is about must exist.
+/// Requires that referenced requests exist.
 pub(super) fn check_references(owner: &Value, devices: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let references = view::items(owner, &["requests"]);
     check_set(
@@ -139,14 +139,14 @@ pub(super) fn check_references(owner: &Value, devices: &Value, path: &Path<'_>, 
         MAX_REQUESTS,
         &path.child("requests"),
         errors,
-        itself,
+        text_key,
         |reference, path, errors| {
             check_reference(reference.as_str().unwrap_or_default(), devices, path, errors);
         },
     );
 }
 
-/// A request, or one of its alternatives after a slash.
+/// Validates a reference to a request, or to one of its alternatives after a slash.
 pub(super) fn check_reference(reference: &str, devices: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let unknown = || {
         let detail = "must be the name of a request in the claim or the name of a request and a subrequest \
@@ -176,7 +176,7 @@ fn exists(reference: &str, devices: &Value) -> bool {
     })
 }
 
-/// A claim's devices for samples.
+/// Sample devices of a claim.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn sample() -> Value {
     serde_json::json!({
@@ -196,7 +196,7 @@ pub(super) fn sample() -> Value {
     })
 }
 
-/// Changes of the sample, each with the field of a claim and the reason of its refusal.
+/// Invalid changes of the sample, each with the field of the claim and the reason of the error.
 #[cfg(any(test, feature = "samples"))]
 pub(super) fn invalid_changes() -> Vec<(&'static str, Value, &'static str, &'static str)> {
     use serde_json::json;

@@ -6,10 +6,10 @@ use std::sync::{Arc, LazyLock};
 use coracle_cel::{Env, SizeEstimate, Sizes, Type, TypeProvider};
 use coracle_meta::field::{ErrorList, FieldError, Path};
 
-/// The longest expression, as in kube-apiserver.
+/// Maximum length of an expression, as in kube-apiserver.
 const MAX_EXPRESSION_BYTES: usize = 10 * 1024;
 
-/// The largest estimated cost of an expression, as in kube-apiserver. The scheduler evaluates an expression for
+/// Maximum estimated cost of an expression, as in kube-apiserver. The scheduler evaluates an expression for
 /// each device.
 const MAX_COST: u64 = 1_000_000;
 

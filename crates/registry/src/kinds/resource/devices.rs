@@ -7,25 +7,25 @@ use coracle_meta::name;
 use serde_json::Value;
 
 use super::lists::{check_list, check_set};
-use super::node_selection::ways_in_use;
+use super::node_selection::used_selection_fields;
 use super::{capacity, naming, taints};
 use crate::kinds::ratchet;
 use crate::kinds::rules;
 use crate::{internal_types, view};
 
-/// The most attributes and capacities together, as upstream has it.
+/// Maximum number of attributes and capacities together, as in kube-apiserver.
 const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
 
-/// The longest value of an attribute, as upstream has it.
+/// Maximum length of the value of an attribute, as in kube-apiserver.
 const MAX_ATTRIBUTE_BYTES: usize = 64;
 
-/// The most sets of counters that a device takes from, as upstream has it.
+/// Maximum number of counter sets that a device consumes, as in kube-apiserver.
 const MAX_CONSUMPTIONS: usize = 2;
 
-/// The most counters of a set, and that a device takes of one, as upstream has it.
+/// Maximum number of counters of a set, and of those that a device consumes of a set, as in kube-apiserver.
 const MAX_COUNTERS: usize = 32;
 
-/// The most conditions of either sort that binding waits for, as upstream has it.
+/// Maximum number of binding conditions, and of binding failure conditions, as in kube-apiserver.
 const MAX_BINDING_CONDITIONS: usize = 4;
 
 /// The lists of values of an attribute, which the feature gate DRAListTypeAttributes disables.
@@ -69,7 +69,7 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
-/// A device of a slice.
+/// Validates a device of a slice.
 pub(super) fn check(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &mut ErrorList) {
     naming::label(&path.child("name"), view::text(device, &["name"]), errors);
     let count = view::fields(device, &["attributes"]).count() + view::fields(device, &["capacity"]).count();
@@ -95,7 +95,7 @@ pub(super) fn check(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &m
     check_binding_conditions(device, path, errors);
 }
 
-/// A name, and counters by name.
+/// Validates the name of a counter set, and its counters.
 pub(super) fn check_counters(owner: &Value, name_field: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let set = view::text(owner, &[name_field]);
     rules::required_name(&path.child(name_field), set, name::dns1123_label, errors);
@@ -162,18 +162,18 @@ fn check_capacity(device: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Devices say on which nodes they can be used only where the slice leaves it to them.
+/// Validates the node selection of a device, which is allowed only if the slice delegates it to its devices.
 fn check_nodes(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &mut ErrorList) {
-    let ways = ["nodeName", "nodeSelector", "allNodes"];
+    let selection_fields = ["nodeName", "nodeSelector", "allNodes"];
     if !own_nodes {
-        if ways.iter().any(|way| device.get(*way).is_some()) {
+        if selection_fields.iter().any(|field| device.get(*field).is_some()) {
             let detail = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` \
                           is set to true in the ResourceSlice spec";
             errors.push(FieldError::invalid(path, &Value::Null, detail));
         }
         return;
     }
-    let used = ways_in_use(device, &ways, "must not be empty", path, errors);
+    let used = used_selection_fields(device, &selection_fields, "must not be empty", path, errors);
     let detail = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when \
                   `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
     match used.as_slice() {
@@ -183,7 +183,7 @@ fn check_nodes(device: &Value, own_nodes: bool, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Conditions that binding waits for, and those that make it fail.
+/// Validates conditions that binding waits for, and those that make it fail.
 pub(super) fn check_binding_conditions(owner: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let fields = ["bindingConditions", "bindingFailureConditions"];
     let [wanted, failing] = fields.map(|field| view::items(owner, &[field]));
@@ -239,9 +239,9 @@ mod tests {
         let mut new = sent.clone();
         drop_disabled_fields(&mut new, None);
         assert_eq!(new, json!({"spec": {"devices": [{"name": "a", "attributes": {"x": {"int": 1}}}]}}));
-        let mut kept = sent.clone();
-        drop_disabled_fields(&mut kept, Some(&sent));
-        assert_eq!(kept, sent);
+        let mut unchanged = sent.clone();
+        drop_disabled_fields(&mut unchanged, Some(&sent));
+        assert_eq!(unchanged, sent);
         let mut updated = sent.clone();
         drop_disabled_fields(&mut updated, Some(&new));
         assert_eq!(updated, new);

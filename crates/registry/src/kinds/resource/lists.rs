@@ -1,9 +1,9 @@
-//! Lists and sets with a limit.
+//! Lists and sets of limited size.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
 
-/// A list of at most so many items. When there are more, no item is looked at.
+/// Validates the items of a list. If there are more than `max`, no item is validated.
 pub(super) fn check_list(
     items: &[Value],
     max: usize,
@@ -21,7 +21,7 @@ pub(super) fn check_list(
     true
 }
 
-/// The same, with no item twice, as its key tells.
+/// Like [`check_list`], and rejects items with equal keys.
 pub(super) fn check_set<'a>(
     items: &'a [Value],
     max: usize,
@@ -44,7 +44,7 @@ pub(super) fn check_set<'a>(
     }
 }
 
-/// An item that is its own key.
-pub(super) fn itself(item: &Value) -> String {
+/// Key of an item that is a text.
+pub(super) fn text_key(item: &Value) -> String {
     item.as_str().unwrap_or_default().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Kinds of resource.k8s.io: devices that pods can claim.
+//! The group `resource.k8s.io`: devices that pods can claim.
 
 mod admin_access;
 mod allocation;

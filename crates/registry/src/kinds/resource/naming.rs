@@ -6,20 +6,20 @@ use coracle_meta::name;
 use crate::kinds::rules;
 use crate::kinds::storage::driver_name;
 
-/// The longest name of an attribute in its domain, as upstream has it.
+/// Maximum length of an attribute's name within its domain, as in kube-apiserver.
 const ID_MAX_LENGTH: usize = 32;
 
-/// A label; an empty one is malformed.
+/// Validates a DNS label; an empty one is invalid.
 pub(super) fn label(path: &Path<'_>, value: &str, errors: &mut ErrorList) {
     rules::each_message(path, value, name::dns1123_label(value), errors);
 }
 
-/// The name of a label.
+/// Validates the name of a label.
 pub(super) fn label_name(path: &Path<'_>, value: &str, errors: &mut ErrorList) {
     rules::each_message(path, value, name::qualified_name(value), errors);
 }
 
-/// Subdomains with slashes between them.
+/// Validates DNS subdomains that are separated by slashes.
 pub(super) fn pool_name(path: &Path<'_>, pool: &str, errors: &mut ErrorList) {
     if !rules::required(path, pool, errors) {
         return;
@@ -32,8 +32,8 @@ pub(super) fn pool_name(path: &Path<'_>, pool: &str, errors: &mut ErrorList) {
     }
 }
 
-/// An identifier, in the domain of the driver or in one that stands before it. Upstream lets
-/// more than one slash pass.
+/// Validates an identifier with an optional domain before a slash, by default that of the driver. kube-apiserver
+/// accepts more than one slash.
 pub(super) fn qualified_name(path: &Path<'_>, value: &str, errors: &mut ErrorList) {
     match value.split('/').collect::<Vec<_>>().as_slice() {
         [id] => identifier(path, id, errors),
@@ -53,7 +53,7 @@ pub(super) fn qualified_name(path: &Path<'_>, value: &str, errors: &mut ErrorLis
     }
 }
 
-/// An identifier in a domain.
+/// Validates an identifier with a domain.
 pub(super) fn fully_qualified_name(path: &Path<'_>, value: &str, errors: &mut ErrorList) {
     qualified_name(path, value, errors);
     if !value.contains('/') {
@@ -69,8 +69,8 @@ fn identifier(path: &Path<'_>, id: &str, errors: &mut ErrorList) {
     rules::each_message(path, id, name::c_identifier(id), errors);
 }
 
-/// Why a text is no UUID in any of the forms that have one: the usual one, the same after `urn:uuid:` or in braces,
-/// and without dashes.
+/// Returns why a text is not a UUID in any of the accepted forms: the canonical one, the same after `urn:uuid:` or in
+/// braces, and without dashes.
 fn uuid_fault(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let are_digits = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
@@ -90,7 +90,7 @@ fn uuid_fault(text: &str) -> Option<String> {
     (!is_valid).then(|| "invalid UUID format".to_owned())
 }
 
-/// A UUID in its usual form.
+/// Requires a UUID in canonical form.
 pub(super) fn uid(path: &Path<'_>, uid: &str, errors: &mut ErrorList) {
     if let Some(fault) = uuid_fault(uid) {
         errors.push(FieldError::invalid(path, uid, format!("error validating uid: {fault}")));
@@ -117,7 +117,7 @@ pub(super) fn uid(path: &Path<'_>, uid: &str, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a text is a version as semver.org has it.
+/// Returns true for a version as defined by semver.org.
 pub(super) fn is_semantic_version(text: &str) -> bool {
     let (text, build) = text.split_once('+').map_or((text, None), |(text, build)| (text, Some(build)));
     let (core, pre) = text.split_once('-').map_or((text, None), |(core, pre)| (core, Some(pre)));
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_those_of_semver() {
+    fn semantic_versions_follow_semver() {
         for version in ["1.2.3", "0.0.0-alpha.1+build.007", "1.0.0--"] {
             assert!(is_semantic_version(version), "{version}");
         }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_have_a_domain() {
+    fn fully_qualified_name_must_have_a_domain() {
         let count = |value: &str| {
             let mut errors = ErrorList::default();
             fully_qualified_name(&Path::root("n"), value, &mut errors);

@@ -1,4 +1,4 @@
-//! On which nodes devices can be used.
+//! Fields that select the nodes on which devices can be used.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -8,7 +8,7 @@ use super::naming;
 use crate::kinds::rules;
 use crate::view;
 
-/// A selector of nodes: terms of which one must match.
+/// Validates a node selector, of which one term must match.
 pub(super) fn check_node_selector(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let (terms, path) = (view::items(selector, &["nodeSelectorTerms"]), path.child("nodeSelectorTerms"));
     if terms.is_empty() {
@@ -80,18 +80,18 @@ fn unknown_operator(operator: &str, path: &Path<'_>) -> FieldError {
     FieldError::invalid(&path.child("operator"), BadValue::named(operator), "not a valid selector operator")
 }
 
-/// Which of a few ways of naming nodes are used; those that are must be well formed.
-pub(super) fn ways_in_use(
+/// Returns which of the given fields select nodes, and validates those that do.
+pub(super) fn used_selection_fields(
     owner: &Value,
-    ways: &[&'static str],
+    selection_fields: &[&'static str],
     empty_name: &str,
     path: &Path<'_>,
     errors: &mut ErrorList,
 ) -> Vec<String> {
     let mut used = Vec::new();
-    for way in ways {
-        let path = path.child(way);
-        let ok = match owner.get(way) {
+    for field in selection_fields {
+        let path = path.child(field);
+        let ok = match owner.get(field) {
             None => continue,
             Some(Value::String(node)) if node.is_empty() => {
                 errors.push(FieldError::invalid(&path, "", empty_name));
@@ -111,7 +111,7 @@ pub(super) fn ways_in_use(
                 true
             }
         };
-        used.extend(ok.then(|| format!("`{way}`")));
+        used.extend(ok.then(|| format!("`{field}`")));
     }
     used
 }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_have_the_values_their_operators_need() {
+    fn requirement_values_must_fit_the_operator() {
         let expression = |operator: &str, values: Value| {
             fields(json!({"matchExpressions": [{"key": "a", "operator": operator, "values": values}]}))
         };
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_name_is_a_field() {
+    fn metadata_name_is_the_only_selectable_field() {
         let field =
             |key: &str| fields(json!({"matchFields": [{"key": key, "operator": "In", "values": ["n"]}]}));
         assert!(field("metadata.name").is_empty());

@@ -1,4 +1,4 @@
-//! ResourceClaim: the wish for devices, and what came of it.
+//! ResourceClaim: a request for devices, and its allocation.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::kind::{Column, Declaration, Kind, NamespaceLabel, Scope, StatusMetada
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of ResourceClaim objects.
 pub struct ResourceClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -69,7 +69,7 @@ impl Kind for ResourceClaim {
         }
     }
 
-    /// What cannot change was judged when it came.
+    /// Nothing: the spec is immutable, and was validated on creation.
     fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allocation_is_checked_once_and_stays() {
+    fn allocation_is_validated_once_and_immutable() {
         let pending = claim(json!({}));
         let new = claim(
             json!({"allocation": allocated(), "reservedFor": [{"resource": "pods", "name": "a", "uid": "1"}]}),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_about_allocated_devices() {
+    fn report_about_unallocated_device_is_rejected() {
         let report = json!({"driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0", "networkData": {"ips": ["10.0.0.1/24"]}});
         let old = claim(json!({"allocation": allocated()}));
         let new = claim(json!({"allocation": allocated(), "devices": [report]}));

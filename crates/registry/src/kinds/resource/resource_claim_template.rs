@@ -1,4 +1,4 @@
-//! ResourceClaimTemplate: claims that are made for each pod.
+//! ResourceClaimTemplate: a template of the claims that are created for each pod.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::kinds::core::pod_spec::claim_template::validate_template_metadata;
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of ResourceClaimTemplate objects.
 pub struct ResourceClaimTemplate;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {

@@ -1,4 +1,4 @@
-//! ResourceSlice: some of the devices of a pool.
+//! ResourceSlice: a part of the devices of a pool.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -8,26 +8,26 @@ use coracle_meta::time::Time;
 use serde_json::Value;
 
 use super::lists::check_set;
-use super::node_selection::ways_in_use;
+use super::node_selection::used_selection_fields;
 use super::{devices, naming, taints};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::kinds::storage::driver_name;
 use crate::view;
 
-/// The most devices of a slice, as upstream has it.
+/// Maximum number of devices of a slice, as in kube-apiserver.
 const MAX_DEVICES: usize = 128;
 
-/// The most devices of a slice if they have taints or take from counters, as upstream has it.
+/// Maximum number of devices of a slice if they have taints or consume counters, as in kube-apiserver.
 const MAX_ADVANCED_DEVICES: usize = 64;
 
-/// The most sets of counters of a slice, as upstream has it.
+/// Maximum number of counter sets of a slice, as in kube-apiserver.
 const MAX_COUNTER_SETS: usize = 8;
 
-/// The ways to say on which nodes the devices can be used.
-const NODE_WAYS: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
+/// Fields that select the nodes on which the devices can be used.
+const NODE_SELECTION_FIELDS: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
 
-/// The kind.
+/// [`Kind`] of ResourceSlice objects.
 pub struct ResourceSlice;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -73,7 +73,7 @@ impl Kind for ResourceSlice {
         check_spec(object, None, errors);
     }
 
-    /// Fields that may not change are checked in the middle of the others.
+    /// Includes the immutable fields, whose errors come among the others.
     fn revalidate(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
         let mut found = ErrorList::new();
         check_spec(new, Some(old), &mut found);
@@ -162,10 +162,10 @@ fn check_pool(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Exactly one way must be chosen.
+/// Requires that exactly one field selects nodes.
 fn check_nodes(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let empty_name = "must be either unset or set to a non-empty string";
-    let used = ways_in_use(spec, &NODE_WAYS, empty_name, path, errors);
+    let used = used_selection_fields(spec, &NODE_SELECTION_FIELDS, empty_name, path, errors);
     if let Some(selector) = spec.get("nodeSelector") {
         let terms = view::items(selector, &["nodeSelectorTerms"]);
         if terms.len() != 1 {

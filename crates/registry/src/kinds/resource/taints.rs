@@ -1,4 +1,4 @@
-//! Taints of devices, and what tolerates them.
+//! Taints of devices, and tolerations of requests.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -10,12 +10,12 @@ use super::naming;
 use crate::kinds::rules;
 use crate::view;
 
-/// The most taints of a device, as in kube-apiserver.
+/// Maximum number of taints of a device, as in kube-apiserver.
 const MAX_TAINTS: usize = 16;
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
-/// Taints of a device.
+/// Validates the taints of a device.
 pub(super) fn check_taints(taints: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     check_list(taints, MAX_TAINTS, path, errors, |taint, path, errors| {
         naming::label_name(&path.child("key"), view::text(taint, &["key"]), errors);
@@ -44,7 +44,7 @@ pub(super) fn set_toleration_defaults(owner: &mut Value) {
     }
 }
 
-/// Tolerations of a request. kube-apiserver does not enforce the documented limit of 16.
+/// Validates the tolerations of a request. kube-apiserver does not enforce the documented limit of 16.
 pub(super) fn check_tolerations(tolerations: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     check_list(tolerations, usize::MAX, path, errors, check_toleration);
 }

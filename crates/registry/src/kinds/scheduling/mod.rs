@@ -1,3 +1,3 @@
-//! Kinds of scheduling.k8s.io.
+//! The group `scheduling.k8s.io`.
 
 pub mod priority_class;

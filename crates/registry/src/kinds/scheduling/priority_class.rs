@@ -1,4 +1,4 @@
-//! PriorityClass: how much more important some pods are than others.
+//! PriorityClass: a named priority of pods.
 
 use std::sync::LazyLock;
 
@@ -9,31 +9,31 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// The highest priority that users may give, as upstream has it.
+/// Highest priority that users may set, as in kube-apiserver.
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
 
-/// Names that begin so belong to the system.
+/// Prefix of names that are reserved for the system.
 const SYSTEM_PREFIX: &str = "system-";
 
-/// The classes of the system and their values.
+/// Classes of the system, and their values.
 const SYSTEM_CLASSES: [(&str, i64); 2] = [
     ("system-node-critical", 2 * HIGHEST_USER_PRIORITY + 1000),
     ("system-cluster-critical", 2 * HIGHEST_USER_PRIORITY),
 ];
 
-/// The kind.
+/// [`Kind`] of PriorityClass objects.
 pub struct PriorityClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     short_names: texts(&["pc"]),
-    // It has no spec, so its generation stays at one.
+    // The kind has no spec, so its generation stays at one.
     generation: Generation::Spec,
     columns: vec![
         Column::name(),
-        Column::integer("Value", "the priority that pods of the class get"),
-        Column::boolean("Global-Default", "whether pods without a class get this one"),
+        Column::integer("Value", "priority of pods of the class"),
+        Column::boolean("Global-Default", "whether it is the default class"),
         Column::age(),
-        Column::text("PreemptionPolicy", "whether its pods may drive out others"),
+        Column::text("PreemptionPolicy", "preemption policy of pods of the class"),
     ],
     storage_version_hash: "1QwjyaZjj3Y=".into(),
     ..Declaration::new(
@@ -76,7 +76,7 @@ impl Kind for PriorityClass {
         }
     }
 
-    /// Nothing: kube-apiserver checks only what may not change.
+    /// Nothing: kube-apiserver validates only immutable fields on update.
     fn revalidate(&self, _new: &Value, _old: &Value, _errors: &mut ErrorList) {}
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
@@ -107,7 +107,7 @@ fn value(object: &Value) -> i64 {
     view::integer(object, &["value"]).unwrap_or(0)
 }
 
-/// Why an object with a name of the system is not what the system has by that name.
+/// Returns why an object with a reserved name differs from the system's class of that name.
 fn system_class_fault(object: &Value) -> Option<String> {
     let name = view::name(object);
     let Some((_, expected)) = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name) else {

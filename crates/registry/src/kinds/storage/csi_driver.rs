@@ -1,4 +1,4 @@
-//! CSIDriver: what a CSI driver can do and wants to know.
+//! CSIDriver: capabilities and requirements of a CSI driver.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -11,16 +11,16 @@ use crate::kind::{Column, Declaration, Generation, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// Tokens live at least so long, as upstream has it.
+/// Minimum lifetime of tokens, as in kube-apiserver.
 const MIN_TOKEN_SECONDS: i64 = 600;
 
-/// Tokens live at most so long, as upstream has it.
+/// Maximum lifetime of tokens, as in kube-apiserver.
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
-/// How often a node's limits are asked for at most, as upstream has it.
+/// Minimum period between updates of a node's limits, as in kube-apiserver.
 const MIN_UPDATE_PERIOD_SECONDS: i64 = 10;
 
-/// The kind.
+/// [`Kind`] of CSIDriver objects.
 pub struct CsiDriver;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -30,11 +30,11 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     columns: vec![
         Column::name(),
         Column::boolean("AttachRequired", "whether volumes must be attached before use"),
-        Column::boolean("PodInfoOnMount", "whether the driver is told about the pod"),
-        Column::boolean("StorageCapacity", "whether the driver tells how much storage is left"),
-        Column::text("TokenRequests", "the audiences of the tokens that the driver gets"),
-        Column::boolean("RequiresRepublish", "whether volumes are published again and again"),
-        Column::text("Modes", "the life cycles of volumes that the driver knows"),
+        Column::boolean("PodInfoOnMount", "whether the driver gets information about the pod"),
+        Column::boolean("StorageCapacity", "whether the driver reports its storage capacity"),
+        Column::text("TokenRequests", "audiences of service account tokens for the driver"),
+        Column::boolean("RequiresRepublish", "whether volumes are republished periodically"),
+        Column::text("Modes", "volume lifecycle modes that the driver supports"),
         Column::age(),
     ],
     storage_version_hash: "hL6j/rwBV5w=".into(),
@@ -85,7 +85,7 @@ impl Kind for CsiDriver {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        // The first path is misspelled upstream, too.
+        // The first path is misspelled in kube-apiserver, too.
         let fields = [
             ("spec.attachedRequired", "attachRequired", "*b"),
             ("spec.volumeLifecycleModes", "volumeLifecycleModes", "[s"),
@@ -144,7 +144,7 @@ impl Kind for CsiDriver {
     }
 }
 
-/// Removes the field of an alpha feature, unless it is there already.
+/// Removes the field of an alpha feature, unless the stored object has it.
 fn drop_disabled_fields(object: &mut Value, old: Option<&Value>) {
     let field = "preventPodSchedulingIfMissing";
     let used = old.is_some_and(|old| view::at(old, &["spec", field]).is_some());
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_in_attributes_are_warned_of_when_they_are_new() {
+    fn new_token_requests_cause_a_warning() {
         let plain = json!({"spec": {}});
         let tokens = json!({"spec": {"tokenRequests": [{"audience": "a"}]}});
         assert!(CsiDriver.warnings(&plain, None).is_empty());

@@ -12,10 +12,10 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// The longest name that a driver has for a node, as the CSI specification has it.
+/// Maximum length of a driver's ID for a node, as in the CSI specification.
 const NODE_ID_MAX_LENGTH: usize = 256;
 
-/// The kind.
+/// [`Kind`] of CSINode objects.
 pub struct CsiNode;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -23,7 +23,11 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     unconditional_update: false,
     deletion_returns_object: true,
-    columns: vec![Column::name(), Column::integer("Drivers", "how many drivers the node has"), Column::age()],
+    columns: vec![
+        Column::name(),
+        Column::integer("Drivers", "number of CSI drivers on the node"),
+        Column::age(),
+    ],
     storage_version_hash: "Pe62DkZtjuo=".into(),
     ..Declaration::new("storage.k8s.io", &["v1"], "CSINode", "csinodes", "csinode", Scope::Cluster)
 });
@@ -52,7 +56,7 @@ impl Kind for CsiNode {
         for old_driver in view::items(old, &["spec", "drivers"]) {
             for new_driver in view::items(new, &["spec", "drivers"]) {
                 if new_driver.get("name") == old_driver.get("name") {
-                    let (new_driver, old_driver) = (fixed_part(new_driver), fixed_part(old_driver));
+                    let (new_driver, old_driver) = (immutable_part(new_driver), immutable_part(old_driver));
                     rules::unchanged(
                         "@storage.CSINodeDriver",
                         &path,
@@ -76,8 +80,8 @@ impl Kind for CsiNode {
     }
 }
 
-/// A driver without how many volumes it takes, which is all that may change.
-fn fixed_part(driver: &Value) -> Value {
+/// The driver without the number of volumes that it supports, its only mutable field.
+fn immutable_part(driver: &Value) -> Value {
     let mut driver = driver.clone();
     if let Value::Object(fields) = &mut driver {
         fields.remove("allocatable");
@@ -97,7 +101,7 @@ fn check_driver(driver: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     rules::not_negative(&path.child("allocatable.count"), count, errors);
 }
 
-/// Upstream names the driver, not the key, when a key is wrong.
+/// Validates the topology keys. kube-apiserver reports errors at the driver, not at the key.
 fn check_topology_keys(driver: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let mut seen = BTreeSet::new();
     for key in view::items(driver, &["topologyKeys"]).iter().filter_map(Value::as_str) {

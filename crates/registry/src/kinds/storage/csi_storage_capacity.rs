@@ -1,4 +1,4 @@
-//! CSIStorageCapacity: how much storage of a class is left in a topology.
+//! CSIStorageCapacity: storage of a class that is available in a topology.
 
 use std::sync::LazyLock;
 
@@ -11,14 +11,14 @@ use crate::kind::{Column, Declaration, Kind, Scope};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of CSIStorageCapacity objects.
 pub struct CsiStorageCapacity;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     unconditional_update: false,
-    // kube-apiserver's storage of this kind uses none of its printers.
-    columns: vec![Column::name(), Column::date("Created At", "when the object was created")],
+    // kube-apiserver's storage of this kind does not use any of its printers.
+    columns: vec![Column::name(), Column::date("Created At", "creation time of the object")],
     storage_version_hash: "xeVl+2Ly1kE=".into(),
     ..Declaration::new(
         "storage.k8s.io",
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_labels_are_warned_of() {
+    fn deprecated_labels_cause_a_warning() {
         let key = "beta.kubernetes.io/os";
         let topology = json!({"matchLabels": {key: "a"}, "matchExpressions": [{"key": key}]});
         let warnings = CsiStorageCapacity.warnings(&json!({"nodeTopology": topology}), None);

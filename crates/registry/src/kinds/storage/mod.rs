@@ -1,4 +1,4 @@
-//! Kinds of storage.k8s.io.
+//! The group `storage.k8s.io`.
 
 pub mod csi_driver;
 pub mod csi_node;
@@ -14,10 +14,10 @@ use coracle_meta::name;
 
 use super::rules;
 
-/// The longest name of a driver, as the CSI specification has it.
+/// Maximum length of the name of a driver, as in the CSI specification.
 const DRIVER_NAME_MAX_LENGTH: usize = 63;
 
-/// The name of a CSI driver, in upper or lower case.
+/// Validates the name of a CSI driver, in upper or lower case.
 pub(crate) fn driver_name(path: &Path<'_>, driver: &str, errors: &mut ErrorList) {
     if !rules::required(path, driver, errors) {
         return;

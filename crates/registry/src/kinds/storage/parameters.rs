@@ -1,4 +1,4 @@
-//! What classes of volumes have in common: whose they are, and parameters for it.
+//! Provisioner and parameters of the classes of volumes.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -7,13 +7,13 @@ use serde_json::Value;
 use crate::kinds::rules;
 use crate::view;
 
-/// The most parameters, as upstream has it.
+/// Maximum number of parameters, as in kube-apiserver.
 const MAX_COUNT: usize = 512;
 
-/// The most bytes of all keys and values together, as upstream has it.
+/// Maximum size of all keys and values together in bytes, as in kube-apiserver.
 pub(super) const MAX_TOTAL_BYTES: usize = 256 * 1024;
 
-/// Whose volumes they are: a qualified name.
+/// Validates a provisioner, which is a qualified name.
 pub(super) fn check_provisioner(path: &Path<'_>, provisioner: &str, errors: &mut ErrorList) {
     if rules::required(path, provisioner, errors) {
         let lower = provisioner.to_lowercase();
@@ -21,7 +21,7 @@ pub(super) fn check_provisioner(path: &Path<'_>, provisioner: &str, errors: &mut
     }
 }
 
-/// The parameters of an object, which only the driver understands.
+/// Validates the parameters of an object, which only the driver interprets.
 pub(super) fn check_parameters(object: &Value, errors: &mut ErrorList) {
     let path = Path::root("parameters");
     if view::fields(object, &["parameters"]).count() > MAX_COUNT {
@@ -38,7 +38,7 @@ pub(super) fn check_parameters(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// How many bytes the keys and values of a map have together.
+/// Total size of the keys and values of a map in bytes.
 pub(super) fn total_bytes(object: &Value, path: &[&str]) -> usize {
     view::fields(object, path).map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }

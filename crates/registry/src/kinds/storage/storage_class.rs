@@ -1,4 +1,4 @@
-//! StorageClass: how volumes of one sort are made.
+//! StorageClass: how volumes of a class are provisioned.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of StorageClass objects.
 pub struct StorageClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -19,10 +19,10 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deletion_returns_object: true,
     columns: vec![
         Column::name(),
-        Column::text("Provisioner", "who makes the volumes"),
-        Column::text("ReclaimPolicy", "what happens to a volume that is no longer claimed"),
-        Column::text("VolumeBindingMode", "when volumes are made and bound"),
-        Column::text("AllowVolumeExpansion", "whether volumes may grow"),
+        Column::text("Provisioner", "provisioner of the volumes"),
+        Column::text("ReclaimPolicy", "reclaim policy of the volumes"),
+        Column::text("VolumeBindingMode", "time of provisioning and binding"),
+        Column::text("AllowVolumeExpansion", "whether volumes can be expanded"),
         Column::age(),
     ],
     storage_version_hash: "K+m6uJwbjGY=".into(),
@@ -102,7 +102,7 @@ impl Kind for StorageClass {
     }
 }
 
-/// Whether claims without a class get this one.
+/// Returns true for the default class, which applies to claims without a class.
 fn is_default(object: &Value) -> bool {
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
         .into_iter()
@@ -175,14 +175,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_class_is_shown_as_such() {
+    fn table_row_marks_the_default_class() {
         let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
         let object = json!({"metadata": {"name": "a", "annotations": annotations}, "provisioner": "p"});
         assert_eq!(StorageClass.cells(&object, 0)[..3], ["a (default)", "p", "Delete"]);
     }
 
     #[test]
-    fn old_labels_are_warned_of() {
+    fn deprecated_labels_cause_a_warning() {
         let expression = json!({"key": "failure-domain.beta.kubernetes.io/zone", "values": ["a"]});
         let object = json!({"allowedTopologies": [{"matchLabelExpressions": [expression]}]});
         let expected = "allowedTopologies[0].matchLabelExpressions[0].key: deprecated since v1.17; \

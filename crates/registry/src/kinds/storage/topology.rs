@@ -1,4 +1,4 @@
-//! Topologies in which volumes may be made.
+//! Topologies in which volumes may be provisioned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::view;
 
 type Term<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// Every term must be well formed and differ from those before it.
+/// Validates the terms, which must be unique.
 pub(super) fn check_allowed_topologies(object: &Value, errors: &mut ErrorList) {
     let path = Path::root("allowedTopologies");
     let mut seen = Vec::new();
@@ -19,7 +19,7 @@ pub(super) fn check_allowed_topologies(object: &Value, errors: &mut ErrorList) {
         let path = path.index(index);
         let expressions = path.child("matchLabelExpressions");
         let term = check_term(term, &expressions, errors);
-        // Upstream compares with terms it has not read yet, too, and those are empty.
+        // kube-apiserver compares also with terms that it has not read yet, which are empty.
         if term.is_empty() || seen.contains(&term) {
             errors.push(FieldError::duplicate(&expressions, ""));
         }
@@ -27,7 +27,7 @@ pub(super) fn check_allowed_topologies(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Labels in these topologies that nodes should not have any more.
+/// Returns warnings about deprecated node labels in these topologies.
 pub(super) fn warnings(object: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     for (term_index, term) in view::items(object, &["allowedTopologies"]).iter().enumerate() {

@@ -1,4 +1,4 @@
-//! VolumeAttachment: the wish that a volume be attached to a node, and what came of it.
+//! VolumeAttachment: a request to attach a volume to a node, and its status.
 
 use std::sync::LazyLock;
 
@@ -12,10 +12,10 @@ use crate::kinds::core::persistent_volume;
 use crate::kinds::rules;
 use crate::view;
 
-/// The longest message of an error, as upstream has it.
+/// Maximum length of an error message, as in kube-apiserver.
 const ERROR_MESSAGE_MAX_LENGTH: usize = 1024;
 
-/// The kind.
+/// [`Kind`] of VolumeAttachment objects.
 pub struct VolumeAttachment;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -125,7 +125,7 @@ fn check_status(object: &Value, errors: &mut ErrorList) {
         let path = path.child(field);
         let message = view::text(object, &["status", field, "message"]);
         if message.len() > ERROR_MESSAGE_MAX_LENGTH {
-            // Upstream names the other limit here.
+            // kube-apiserver reports the other limit here.
             errors.push(FieldError::too_long(&path.child("message"), parameters::MAX_TOTAL_BYTES));
         }
         let code = view::integer(object, &["status", field, "errorCode"]);

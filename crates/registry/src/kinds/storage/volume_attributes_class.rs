@@ -1,4 +1,4 @@
-//! VolumeAttributesClass: attributes of a volume that can change while it is used.
+//! VolumeAttributesClass: attributes of volumes that can change while they are used.
 
 use std::sync::LazyLock;
 
@@ -10,18 +10,14 @@ use crate::kind::{Column, Declaration, Kind, Scope, texts};
 use crate::kinds::rules;
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of VolumeAttributesClass objects.
 pub struct VolumeAttributesClass;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     metadata_checks: 1,
     short_names: texts(&["vac"]),
     deletion_returns_object: true,
-    columns: vec![
-        Column::name(),
-        Column::text("DriverName", "which CSI driver understands the parameters"),
-        Column::age(),
-    ],
+    columns: vec![Column::name(), Column::text("DriverName", "CSI driver of the class"), Column::age()],
     storage_version_hash: "tIjydgKBC5w=".into(),
     reports_changes_first: true,
     ..Declaration::new(

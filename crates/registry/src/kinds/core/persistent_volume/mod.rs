@@ -20,12 +20,12 @@ use crate::{internal_types, view};
 
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
-/// Sources that cannot be mounted with options of an annotation.
+/// Volume sources that do not support the mount options annotation.
 const WITHOUT_MOUNT_OPTIONS: &[&str] =
     &["hostPath", "flocker", "fc", "flexVolume", "portworxVolume", "scaleIO", "local", "storageos", "csi"];
 
-/// Sources that do nothing any more, and since when.
-const GONE: &[(&str, &str)] = &[
+/// Volume sources that no longer work, with the versions for the warning.
+const NON_FUNCTIONAL_SOURCES: &[(&str, &str)] = &[
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
@@ -34,7 +34,7 @@ const GONE: &[(&str, &str)] = &[
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// Labels of nodes that got other names, by which a selector may follow.
+/// Deprecated node labels and their replacements; node affinity may be updated from the former to the latter.
 const RENAMED_LABELS: &[(&str, &str)] = &[
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
@@ -43,7 +43,7 @@ const RENAMED_LABELS: &[(&str, &str)] = &[
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
-/// The kind.
+/// [`Kind`] of PersistentVolume objects.
 pub struct PersistentVolume;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -54,16 +54,16 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deletion_returns_object: true,
     columns: vec![
         Column::name(),
-        Column::text("Capacity", "how much it holds"),
-        Column::text("Access Modes", "how it can be mounted"),
-        Column::text("Reclaim Policy", "what becomes of it when its claim is gone"),
-        Column::text("Status", "whether it is claimed"),
-        Column::text("Claim", "who claimed it"),
-        Column::text("StorageClass", "the class that it belongs to"),
-        Column::text("VolumeAttributesClass", "the class of attributes that it has"),
-        Column::text("Reason", "why its status is what it is"),
+        Column::text("Capacity", "capacity of the volume"),
+        Column::text("Access Modes", "access modes of the volume"),
+        Column::text("Reclaim Policy", "policy for the volume after its claim is deleted"),
+        Column::text("Status", "phase of the volume"),
+        Column::text("Claim", "namespace and name of the bound claim"),
+        Column::text("StorageClass", "storage class"),
+        Column::text("VolumeAttributesClass", "volume attributes class"),
+        Column::text("Reason", "reason of the status"),
         Column::age(),
-        Column::text("VolumeMode", "whether it is a file system or a block device").wide(),
+        Column::text("VolumeMode", "volume mode: Filesystem or Block").wide(),
     ],
     storage_version_hash: "HN/zwEC+JgM=".into(),
     ..Declaration::new(
@@ -102,7 +102,7 @@ impl Kind for PersistentVolume {
         let phase = |object: &Value| view::text(object, &["status", "phase"]).to_owned();
         let time = |object: &Value| view::at(object, &["status", field]).cloned();
         if phase(new) != phase(old) {
-            // Whoever changes the phase may say when that was.
+            // A client that changes the phase may also set the time of the change.
             if time(new).is_none() || time(new) == time(old) {
                 new["status"][field] = now.to_string().into();
             }
@@ -120,7 +120,7 @@ impl Kind for PersistentVolume {
         check_again(new, old, errors, check_spec);
         let nothing = Value::Null;
         let (new, old) = (new.get("spec").unwrap_or(&nothing), old.get("spec").unwrap_or(&nothing));
-        source::check_stays(new, old, errors);
+        source::check_unchanged(new, old, errors);
         rules::immutable(
             "*s",
             new.get("volumeMode"),
@@ -128,7 +128,7 @@ impl Kind for PersistentVolume {
             &Path::root("volumeMode"),
             errors,
         );
-        check_affinity_stays(new.get("nodeAffinity"), old.get("nodeAffinity"), errors);
+        check_affinity_unchanged(new.get("nodeAffinity"), old.get("nodeAffinity"), errors);
         let class = "volumeAttributesClassName";
         if old.get(class).is_some() && new.get(class).is_none() {
             let detail = "update from non-nil value to nil is forbidden";
@@ -148,15 +148,15 @@ impl Kind for PersistentVolume {
         vec![
             view::name(object).into(),
             capacity.to_string().into(),
-            volume_access::shown_modes(object, &["spec", "accessModes"]).into(),
+            volume_access::modes_cell(object, &["spec", "accessModes"]).into(),
             view::text(object, &["spec", "persistentVolumeReclaimPolicy"]).into(),
-            volume_access::shown_phase(object).into(),
+            volume_access::phase_cell(object).into(),
             claim.unwrap_or_default().into(),
-            volume_access::shown_class(object).into(),
-            volume_access::shown_or_unset(object, "volumeAttributesClassName").into(),
+            volume_access::class_cell(object).into(),
+            volume_access::text_cell_or_unset(object, "volumeAttributesClassName").into(),
             view::text(object, &["status", "reason"]).into(),
             view::age(object, now),
-            volume_access::shown_or_unset(object, "volumeMode").into(),
+            volume_access::text_cell_or_unset(object, "volumeMode").into(),
         ]
     }
 
@@ -173,7 +173,7 @@ impl Kind for PersistentVolume {
     }
 }
 
-/// Fills in the capacity and the source of a volume's spec, which may be inline in another object.
+/// Sets defaults of the capacity and the source of a volume's spec, which may be inline in another object.
 pub(crate) fn set_source_defaults(spec: &mut Value) {
     resource_list::set_defaults(spec.get_mut("capacity"));
     source::set_defaults(spec);
@@ -226,7 +226,7 @@ fn check_node_affinity(affinity: &Value, path: &Path<'_>, errors: &mut ErrorList
     }
 }
 
-/// Whether a path is that of the root, however it is written.
+/// Returns true if a path denotes the root directory, in any spelling.
 fn is_root(path: &str) -> bool {
     path.starts_with('/') && path.split('/').all(|part| ["", ".", ".."].contains(&part))
 }
@@ -255,12 +255,12 @@ fn check_mount_options(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Node affinity can be set once, and later only follow labels that got another name.
-fn check_affinity_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut ErrorList) {
+/// Rejects changes of node affinity that is already set, except for replacing deprecated labels.
+fn check_affinity_unchanged(new: Option<&Value>, old: Option<&Value>, errors: &mut ErrorList) {
     let Some(old) = old else { return };
     let mut renamed = old.clone();
     if let Some(new) = new {
-        follow_renamed_labels(&mut renamed, new);
+        apply_renamed_labels(&mut renamed, new);
     }
     if new != Some(&renamed) {
         let value = internal_types::printed("*@core.VolumeNodeAffinity", new);
@@ -269,7 +269,7 @@ fn check_affinity_stays(new: Option<&Value>, old: Option<&Value>, errors: &mut E
     }
 }
 
-fn follow_renamed_labels(old: &mut Value, new: &Value) {
+fn apply_renamed_labels(old: &mut Value, new: &Value) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             if old.get("key").is_some_and(|key| is_renamed(key, new.get("key"))) {
@@ -280,12 +280,12 @@ fn follow_renamed_labels(old: &mut Value, new: &Value) {
             }
             for (field, old) in old {
                 if let Some(new) = new.get(field) {
-                    follow_renamed_labels(old, new);
+                    apply_renamed_labels(old, new);
                 }
             }
         }
         (Value::Array(old), Value::Array(new)) => {
-            old.iter_mut().zip(new).for_each(|(old, new)| follow_renamed_labels(old, new));
+            old.iter_mut().zip(new).for_each(|(old, new)| apply_renamed_labels(old, new));
         }
         _ => {}
     }
@@ -322,7 +322,7 @@ fn warnings(object: &Value) -> Vec<String> {
             }
         }
     }
-    for (kind, message) in GONE {
+    for (kind, message) in NON_FUNCTIONAL_SOURCES {
         if view::at(object, &["spec", kind]).is_some() {
             let kind = if *kind == "storageos" { "storageOS" } else { kind };
             warnings.push(format!("spec.{kind}: {message}"));

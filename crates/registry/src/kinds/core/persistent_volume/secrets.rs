@@ -1,10 +1,10 @@
-//! Which secrets a node needs to mount a volume.
+//! Secrets that a node needs to mount a persistent volume.
 
 use serde_json::Value;
 
 use crate::view;
 
-/// Where sources name a secret that the node reads, with or without a namespace.
+/// Fields of volume sources that name a secret that the node reads, with or without a namespace.
 const SECRETS: &[[&str; 2]] = &[
     ["cephfs", "secretRef"],
     ["cinder", "secretRef"],
@@ -18,24 +18,24 @@ const SECRETS: &[[&str; 2]] = &[
     ["csi", "nodeExpandSecretRef"],
 ];
 
-/// Sources that always say in which namespace the secret is. Of the others those that say nothing mean
-/// that of the claim.
+/// Sources whose secret references always have a namespace. In all others an absent namespace means that of the
+/// claim.
 const ALWAYS_QUALIFIED: [&str; 3] = ["cinder", "storageos", "csi"];
 
-/// The namespaces and names of the secrets that the node of a volume reads.
+/// Returns namespace and name of each secret that a node reads to mount a volume.
 pub fn node_secrets(volume: &Value) -> impl Iterator<Item = (&str, &str)> {
     let spec = volume.get("spec").unwrap_or(&Value::Null);
     let claim_namespace = view::text(spec, &["claimRef", "namespace"]);
     let azure = view::at(spec, &["azureFile"]).map(move |source| {
-        let said = view::text(source, &["secretNamespace"]);
-        let namespace = if said.is_empty() { claim_namespace } else { said };
+        let own_namespace = view::text(source, &["secretNamespace"]);
+        let namespace = if own_namespace.is_empty() { claim_namespace } else { own_namespace };
         (namespace, view::text(source, &["secretName"]))
     });
     let others = SECRETS.iter().filter_map(move |path| {
         let secret = view::at(spec, path)?;
-        let said = view::text(secret, &["namespace"]);
-        let means_claim = said.is_empty() && !ALWAYS_QUALIFIED.contains(&path[0]);
-        Some((if means_claim { claim_namespace } else { said }, view::text(secret, &["name"])))
+        let own_namespace = view::text(secret, &["namespace"]);
+        let means_claim = own_namespace.is_empty() && !ALWAYS_QUALIFIED.contains(&path[0]);
+        Some((if means_claim { claim_namespace } else { own_namespace }, view::text(secret, &["name"])))
     });
     azure.into_iter().chain(others).filter(|(_, name)| !name.is_empty())
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_of_the_node_are_found_and_others_not() {
+    fn node_secrets_are_those_that_the_node_reads() {
         let check = |source: Value, expected: &[(&str, &str)]| {
             let mut volume = json!({"spec": source});
             volume["spec"]["claimRef"] = json!({"namespace": "claimed", "name": "c"});

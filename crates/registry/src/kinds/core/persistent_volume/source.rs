@@ -1,6 +1,6 @@
-//! Where the data of a volume is.
+//! Volume sources of persistent volumes.
 //!
-//! Most sources are the same as in pods; the differences are that references name a namespace,
+//! Most sources are the same as in pods. The differences are that references name a namespace,
 //! because a volume has none, and that some sources exist only here.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
@@ -13,7 +13,7 @@ use crate::kinds::core::unified_diff::unified_diff;
 use crate::kinds::rules::same;
 use crate::{internal_types, view};
 
-/// All sources, in the order in which they are looked for.
+/// All sources, in the order in which they are checked.
 pub(super) const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -51,12 +51,12 @@ const CSI_SECRETS: [&str; 4] = [
 
 const MAX_DRIVER_BYTES: usize = 63;
 
-/// Checks that there is one source, and that it is fine.
+/// Checks that there is exactly one source, and validates it.
 pub(super) fn validate(spec: &Value, volume: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let mut found = false;
     for kind in SOURCES {
         let Some(source) = spec.get(kind) else { continue };
-        // Upstream forgot to say it for one of them.
+        // kube-apiserver does not report this for `flexVolume`.
         if found && kind != "flexVolume" {
             let field = if kind == "cephfs" { "cephFS" } else { kind };
             let detail = "may not specify more than 1 volume type";
@@ -159,7 +159,7 @@ fn check_driver(driver: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Fills in what sources leave out.
+/// Sets defaults of the source.
 pub(super) fn set_defaults(spec: &mut Value) {
     let defaults = [
         ("rbd", json!({"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"})),
@@ -183,8 +183,8 @@ pub(super) fn set_defaults(spec: &mut Value) {
     }
 }
 
-/// Checks that the source of a volume did not change. A secret for expansion may be added later.
-pub(super) fn check_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+/// Checks that the source of a volume is unchanged, but for a `controllerExpandSecretRef` added later.
+pub(super) fn check_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
     let mut new = new.clone();
     let secret = "controllerExpandSecretRef";
     if view::at(old, &["csi"]).is_some_and(|csi| csi.get(secret).is_none())
@@ -205,17 +205,17 @@ pub(super) fn check_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
 mod tests {
     use super::*;
 
-    fn complaints(kind: &str, source: Value) -> String {
+    fn validation_errors(kind: &str, source: Value) -> String {
         let mut errors = ErrorList::new();
         check(kind, &source, "volume", &Path::root("s"), &mut errors);
         errors.to_string()
     }
 
     #[test]
-    fn source_that_changed_is_refused_with_the_difference() {
+    fn changed_source_is_rejected_with_a_diff() {
         let [old, new] = ["/a", "/b"].map(|path| json!({"hostPath": {"path": path, "type": ""}}));
         let mut errors = ErrorList::new();
-        check_stays(&new, &old, &mut errors);
+        check_unchanged(&new, &old, &mut errors);
         let difference = r#"@@ -2,7 +2,7 @@
   "GCEPersistentDisk": null,
   "AWSElasticBlockStore": null,
@@ -233,47 +233,53 @@ mod tests {
     }
 
     #[test]
-    fn references_name_a_namespace() {
+    fn references_without_namespace_are_rejected() {
         assert_eq!(
-            complaints("cinder", json!({"volumeID": "v", "secretRef": {"name": "a"}})),
+            validation_errors("cinder", json!({"volumeID": "v", "secretRef": {"name": "a"}})),
             "s.secretRef.namespace: Required value"
         );
         assert_eq!(
-            complaints("azureFile", json!({"secretName": "a", "shareName": "b", "secretNamespace": ""})),
+            validation_errors(
+                "azureFile",
+                json!({"secretName": "a", "shareName": "b", "secretNamespace": ""})
+            ),
             "s.secretNamespace: Required value"
         );
         assert_eq!(
-            complaints(
+            validation_errors(
                 "csi",
                 json!({"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": {"name": "a"}})
             ),
             "s.nodePublishSecretRef.namespace: Required value"
         );
         assert!(
-            complaints("glusterfs", json!({"endpoints": "e", "path": "p", "endpointsNamespace": "A"}))
+            validation_errors("glusterfs", json!({"endpoints": "e", "path": "p", "endpointsNamespace": "A"}))
                 .contains("endpointsNamespace")
         );
     }
 
     #[test]
-    fn drivers_are_domains() {
-        assert_eq!(complaints("csi", json!({"driver": "Csi.Example.com", "volumeHandle": "h"})), "");
-        assert_eq!(complaints("csi", json!({"driver": "d"})), "s.volumeHandle: Required value");
+    fn csi_driver_must_be_a_domain_name() {
+        assert_eq!(validation_errors("csi", json!({"driver": "Csi.Example.com", "volumeHandle": "h"})), "");
+        assert_eq!(validation_errors("csi", json!({"driver": "d"})), "s.volumeHandle: Required value");
         assert!(
-            complaints("csi", json!({"driver": "a_b", "volumeHandle": "h"}))
+            validation_errors("csi", json!({"driver": "a_b", "volumeHandle": "h"}))
                 .contains("s.driver: Invalid value")
         );
-        let long = complaints("csi", json!({"driver": "a".repeat(64), "volumeHandle": "h"}));
+        let long = validation_errors("csi", json!({"driver": "a".repeat(64), "volumeHandle": "h"}));
         assert!(long.contains("s.driver: Too long: may not be more than 63 bytes"), "{long}");
     }
 
     #[test]
-    fn paths_do_not_lead_back() {
+    fn path_with_parent_segments_is_rejected() {
         assert_eq!(
-            complaints("local", json!({"path": "/a/../b"})),
+            validation_errors("local", json!({"path": "/a/../b"})),
             "s.path: Invalid value: \"/a/../b\": must not contain '..'"
         );
-        assert_eq!(complaints("hostPath", json!({})), "s.path: Required value");
-        assert!(complaints("hostPath", json!({"path": "/a", "type": "Some"})).contains("Unsupported value"));
+        assert_eq!(validation_errors("hostPath", json!({})), "s.path: Required value");
+        assert!(
+            validation_errors("hostPath", json!({"path": "/a", "type": "Some"}))
+                .contains("Unsupported value")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a new volume of a claim is to hold: one thing, named in two fields.
+//! Data source of a claim: the initial contents of its volume, named in two fields.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -8,7 +8,7 @@ use crate::kinds::core::rules;
 use crate::kinds::ratchet;
 use crate::view;
 
-/// Checks either field.
+/// Validates `dataSource` or `dataSourceRef`.
 pub(super) fn validate(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     rules::required_fields(source, &["name", "kind"], path, errors);
     let group = view::text(source, &["apiGroup"]);
@@ -27,7 +27,7 @@ pub(super) fn validate(source: &Value, path: &Path<'_>, errors: &mut ErrorList) 
     }
 }
 
-/// Checks that the fields agree.
+/// Checks that `dataSource` and `dataSourceRef` agree.
 pub(super) fn check_agreement(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let (Some(source), Some(reference)) = (spec.get("dataSource"), spec.get("dataSourceRef")) else { return };
     let part = |object: &Value, name: &str| object.get(name).cloned();
@@ -38,13 +38,13 @@ pub(super) fn check_agreement(spec: &Value, path: &Path<'_>, errors: &mut ErrorL
     } else {
         return;
     };
-    // The value is the path of the other field, which Go shows as an empty object.
+    // kube-apiserver reports the path of the other field as the value, which Go prints as an empty object.
     errors.push(FieldError::invalid(path, BadValue::Json("{}".to_owned()), detail));
 }
 
-/// The older and the newer field for the source of the data are kept equal. The older one was
-/// once ignored if it named anything but a claim or snapshot, and still is.
-pub(super) fn settle(claim: &mut Value, old: Option<&Value>) {
+/// Makes `dataSource`, the older field, and `dataSourceRef` equal. A `dataSource` that names anything but a claim or a
+/// snapshot is dropped, as it always was, unless the stored claim has either field.
+pub(super) fn sync_data_sources(claim: &mut Value, old: Option<&Value>) {
     let old = old.and_then(|old| old.get("spec"));
     let Some(Value::Object(spec)) = claim.get_mut("spec") else { return };
     let in_use = |field: &str| old.is_some_and(|old| old.get(field).is_some());
@@ -92,24 +92,24 @@ mod tests {
 
     use super::*;
 
-    fn settled(spec: Value) -> Value {
+    fn synced(spec: Value) -> Value {
         let mut claim = json!({"spec": spec});
-        settle(&mut claim, None);
+        sync_data_sources(&mut claim, None);
         claim["spec"].clone()
     }
 
     #[test]
-    fn one_field_follows_the_other() {
+    fn missing_field_is_copied_from_the_other() {
         let source = json!({"kind": "PersistentVolumeClaim", "name": "a"});
         let both = json!({"dataSource": source, "dataSourceRef": source});
-        assert_eq!(settled(json!({"dataSource": source})), both);
-        assert_eq!(settled(json!({"dataSourceRef": source})), both);
+        assert_eq!(synced(json!({"dataSource": source})), both);
+        assert_eq!(synced(json!({"dataSourceRef": source})), both);
     }
 
     #[test]
-    fn what_was_ignored_is_ignored() {
-        assert_eq!(settled(json!({"dataSource": {"kind": "Other", "name": "a"}})), json!({}));
+    fn unsupported_data_sources_are_dropped() {
+        assert_eq!(synced(json!({"dataSource": {"kind": "Other", "name": "a"}})), json!({}));
         let foreign = json!({"kind": "PersistentVolumeClaim", "name": "a", "namespace": "b"});
-        assert_eq!(settled(json!({"dataSourceRef": foreign})), json!({}));
+        assert_eq!(synced(json!({"dataSourceRef": foreign})), json!({}));
     }
 }

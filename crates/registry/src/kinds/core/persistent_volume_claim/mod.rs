@@ -1,4 +1,4 @@
-//! PersistentVolumeClaim: the wish for storage of some size and kind.
+//! PersistentVolumeClaim: a request for storage of some size and class.
 
 mod data_source;
 #[cfg(any(test, feature = "samples"))]
@@ -18,7 +18,7 @@ use crate::view;
 
 const STORAGE_REQUEST: &[&str] = &["spec", "resources", "requests", "storage"];
 
-/// The kind.
+/// [`Kind`] of PersistentVolumeClaim objects.
 pub struct PersistentVolumeClaim;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -28,14 +28,14 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     deletion_returns_object: true,
     columns: vec![
         Column::name(),
-        Column::text("Status", "whether it has a volume"),
-        Column::text("Volume", "the volume that it has"),
-        Column::text("Capacity", "how much the volume holds"),
-        Column::text("Access Modes", "how the volume can be mounted"),
-        Column::text("StorageClass", "the class that it asks for"),
-        Column::text("VolumeAttributesClass", "the class of attributes that it asks for"),
+        Column::text("Status", "phase of the claim"),
+        Column::text("Volume", "bound volume"),
+        Column::text("Capacity", "capacity of the volume"),
+        Column::text("Access Modes", "access modes of the volume"),
+        Column::text("StorageClass", "storage class"),
+        Column::text("VolumeAttributesClass", "requested volume attributes class"),
         Column::age(),
-        Column::text("VolumeMode", "whether it is a file system or a block device").wide(),
+        Column::text("VolumeMode", "volume mode: Filesystem or Block").wide(),
     ],
     storage_version_hash: "QWTyNDq0dC4=".into(),
     ..Declaration::new(
@@ -65,13 +65,13 @@ impl Kind for PersistentVolumeClaim {
     }
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
-        // The phase is there because defaults are applied whenever an object is read.
+        // Includes the phase, because defaults are applied whenever an object is read.
         object["status"] = json!({"phase": "Pending"});
-        data_source::settle(object, None);
+        data_source::sync_data_sources(object, None);
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
-        data_source::settle(new, Some(old));
+        data_source::sync_data_sources(new, Some(old));
     }
 
     fn validate(&self, object: &Value, errors: &mut ErrorList) {
@@ -80,12 +80,12 @@ impl Kind for PersistentVolumeClaim {
     }
 
     fn validate_update(&self, new: &Value, old: &Value, errors: &mut ErrorList) {
-        update::check_spec_stays(new, old, errors);
+        update::check_spec_unchanged(new, old, errors);
         update::check_size(new, old, errors);
         let mode = ["spec", "volumeMode"];
         let path = Path::root("volumeMode");
         rules::immutable("*s", view::at(new, &mode), view::at(old, &mode), &path, errors);
-        update::check_attributes_class_stays(new, old, errors);
+        update::check_attributes_class_unchanged(new, old, errors);
     }
 
     fn validate_status_update(&self, new: &Value, _old: &Value, errors: &mut ErrorList) {
@@ -116,18 +116,18 @@ impl Kind for PersistentVolumeClaim {
         } else {
             let capacity =
                 resource_list::amount(object, &["status", "capacity", "storage"]).unwrap_or_default();
-            (capacity.to_string(), volume_access::shown_modes(object, &["status", "accessModes"]))
+            (capacity.to_string(), volume_access::modes_cell(object, &["status", "accessModes"]))
         };
         vec![
             view::name(object).into(),
-            volume_access::shown_phase(object).into(),
+            volume_access::phase_cell(object).into(),
             volume.into(),
             capacity.into(),
             modes.into(),
-            volume_access::shown_class(object).into(),
-            volume_access::shown_or_unset(object, "volumeAttributesClassName").into(),
+            volume_access::class_cell(object).into(),
+            volume_access::text_cell_or_unset(object, "volumeAttributesClassName").into(),
             view::age(object, now),
-            volume_access::shown_or_unset(object, "volumeMode").into(),
+            volume_access::text_cell_or_unset(object, "volumeMode").into(),
         ]
     }
 
@@ -153,7 +153,7 @@ impl Kind for PersistentVolumeClaim {
     }
 }
 
-/// What to say about sizes of which a part is less than a byte; the path is that of the claim's `spec`.
+/// Warnings about storage sizes with fractions of a byte; `path` is that of the claim's `spec`.
 pub(crate) fn fraction_warnings(claim: &Value, path: &Path<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let resources = path.child("resources");
@@ -169,14 +169,14 @@ pub(crate) fn fraction_warnings(claim: &Value, path: &Path<'_>) -> Vec<String> {
     warnings
 }
 
-/// Fills in what the `spec` of a claim leaves out, wherever it stands.
+/// Sets defaults of a claim's `spec`, in a claim or in a template.
 pub(crate) fn set_spec_defaults(spec: &mut Value) {
     view::set_default(spec, "volumeMode", || "Filesystem".into());
     resource_list::set_defaults(spec.pointer_mut("/resources/limits"));
     resource_list::set_defaults(spec.pointer_mut("/resources/requests"));
 }
 
-/// Whether the `spec` of a claim may be as it is, wherever it stands.
+/// Validates a claim's `spec`, in a claim or in a template.
 pub(crate) fn validate_spec(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let mut modes = ErrorList::new();
     volume_access::check_modes(spec, "at least 1 access mode is required", path, &mut modes);
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_show_the_volume_once_there_is_one() {
+    fn table_row_of_a_bound_claim_shows_the_volume() {
         let claim = json!({
             "spec": {"volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"},
             "status": {"phase": "Bound", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"]},
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_of_bytes_are_warned_of() {
+    fn fractional_byte_size_causes_a_warning() {
         let claim = json!({"spec": {"resources": {"requests": {"storage": "500m"}}}});
         assert_eq!(
             PersistentVolumeClaim.warnings(&claim, None),

@@ -1,4 +1,4 @@
-//! Examples of claims.
+//! Sample claims.
 
 use serde_json::{Value, json};
 

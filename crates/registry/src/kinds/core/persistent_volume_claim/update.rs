@@ -1,4 +1,4 @@
-//! What may become of a claim.
+//! Validation of updates of a claim.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -18,9 +18,9 @@ const RESIZE_STATUSES: &[&str] = &[
     "NodeResizePending",
 ];
 
-/// Checks that nothing changed but what may: the volume once, the class once, and size and
-/// attributes of a claim that is bound.
-pub(super) fn check_spec_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+/// Rejects changes of the spec, except that volume and class may be set once, and that size and attributes class of a
+/// bound claim may change.
+pub(super) fn check_spec_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
     let part = |object: &Value| object.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
     let (mut spec, mut before) = (part(new), part(old));
     if view::text(old, &["spec", "volumeName"]).is_empty() {
@@ -52,8 +52,8 @@ fn copy(to: &mut Map<String, Value>, from: &Map<String, Value>, field: &str) {
     }
 }
 
-/// Whether a claim gets a class that it did not have. The annotation that was used before there
-/// was a field may go when the field takes over from it, and else must stay.
+/// Returns true if a claim without a class gets one. The annotation that preceded the field may be removed if the
+/// field takes over its value, and is immutable otherwise.
 fn may_set_class(new: &Value, old: &Value, errors: &mut ErrorList) -> bool {
     fn annotation(object: &Value) -> Option<&str> {
         view::at(object, &["metadata", "annotations", CLASS_ANNOTATION]).and_then(Value::as_str)
@@ -78,7 +78,7 @@ fn copy_storage_request(spec: &mut Map<String, Value>, storage: Option<&Value>) 
     }
 }
 
-/// A claim may shrink only as long as the volume has not grown so far.
+/// Allows a smaller size only while it is larger than the capacity of the volume.
 pub(super) fn check_size(new: &Value, old: &Value, errors: &mut ErrorList) {
     let size = |object: &Value, path: &[&str]| resource_list::amount(object, path).unwrap_or_default();
     let wanted = size(new, STORAGE_REQUEST);
@@ -88,7 +88,7 @@ pub(super) fn check_size(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-pub(super) fn check_attributes_class_stays(new: &Value, old: &Value, errors: &mut ErrorList) {
+pub(super) fn check_attributes_class_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
     let class = |object: &Value| view::at(object, &["spec", "volumeAttributesClassName"]).cloned();
     if class(new) == class(old) || view::at(old, &["status", "currentVolumeAttributesClassName"]).is_none() {
         return;
@@ -121,7 +121,7 @@ pub(super) fn check_allocated(object: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Checks the name of a resource of a claim; whether it is fine.
+/// Validates the name of a claim's resource. Returns true if it is valid.
 fn check_resource_key(resource: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let before = errors.len();
     rules::text(resource, name::qualified_name, path, errors);
@@ -143,7 +143,7 @@ mod tests {
         json!({"spec": spec, "status": status})
     }
 
-    fn complaints(new: &Value, old: &Value) -> Vec<String> {
+    fn validation_errors(new: &Value, old: &Value) -> Vec<String> {
         let mut errors = ErrorList::new();
         PersistentVolumeClaim.validate_update(new, old, &mut errors);
         errors.iter().map(|error| error.field.clone()).collect()
@@ -155,18 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn bound_claims_may_grow() {
-        assert!(complaints(&sized("5Gi", "Bound"), &sized("4Gi", "Bound")).is_empty());
-        assert!(complaints(&sized("3Gi", "Bound"), &sized("4Gi", "Bound")).is_empty());
+    fn bound_claim_may_not_shrink_to_its_capacity() {
+        assert!(validation_errors(&sized("5Gi", "Bound"), &sized("4Gi", "Bound")).is_empty());
+        assert!(validation_errors(&sized("3Gi", "Bound"), &sized("4Gi", "Bound")).is_empty());
         assert_eq!(
-            complaints(&sized("2Gi", "Bound"), &sized("4Gi", "Bound")),
+            validation_errors(&sized("2Gi", "Bound"), &sized("4Gi", "Bound")),
             ["spec.resources.requests.storage"]
         );
-        assert_eq!(complaints(&sized("5Gi", "Pending"), &sized("4Gi", "Pending")), ["spec"]);
+        assert_eq!(validation_errors(&sized("5Gi", "Pending"), &sized("4Gi", "Pending")), ["spec"]);
     }
 
     #[test]
-    fn a_refusal_shows_what_changed() {
+    fn immutable_spec_error_contains_a_diff() {
         let mut errors = ErrorList::new();
         PersistentVolumeClaim.validate_update(
             &sized("5Gi", "Pending"),
@@ -180,29 +180,29 @@ mod tests {
     }
 
     #[test]
-    fn the_class_can_be_set_once() {
+    fn storage_class_can_be_set_once() {
         let none = claim(json!({}), json!({}));
         let fast = claim(json!({"storageClassName": "fast"}), json!({}));
         let slow = claim(json!({"storageClassName": "slow"}), json!({}));
-        assert!(complaints(&fast, &none).is_empty());
-        assert_eq!(complaints(&slow, &fast), ["spec"]);
+        assert!(validation_errors(&fast, &none).is_empty());
+        assert_eq!(validation_errors(&slow, &fast), ["spec"]);
         let mut annotated = none;
         annotated["metadata"]["annotations"][CLASS_ANNOTATION] = "fast".into();
-        assert!(complaints(&fast, &annotated).is_empty(), "the field takes over from the annotation");
-        assert_eq!(complaints(&slow, &annotated).len(), 2);
+        assert!(validation_errors(&fast, &annotated).is_empty(), "the field takes over from the annotation");
+        assert_eq!(validation_errors(&slow, &annotated).len(), 2);
     }
 
     #[test]
-    fn attributes_that_were_applied_stay_named() {
+    fn applied_attributes_class_cannot_be_removed() {
         let status = json!({"phase": "Bound", "currentVolumeAttributesClassName": "gold"});
         let gold = claim(json!({"volumeAttributesClassName": "gold"}), status.clone());
         let silver = claim(json!({"volumeAttributesClassName": "silver"}), status.clone());
-        assert!(complaints(&silver, &gold).is_empty());
-        assert_eq!(complaints(&claim(json!({}), status), &gold), ["spec.volumeAttributesClassName"]);
+        assert!(validation_errors(&silver, &gold).is_empty());
+        assert_eq!(validation_errors(&claim(json!({}), status), &gold), ["spec.volumeAttributesClassName"]);
     }
 
     #[test]
-    fn only_storage_is_allocated() {
+    fn allocated_resource_other_than_storage_is_rejected() {
         let status =
             json!({"allocatedResources": {"cpu": "1"}, "allocatedResourceStatuses": {"storage": "Some"}});
         let claim = claim(json!({"accessModes": ["ReadWriteOnce"]}), status);

@@ -1,4 +1,4 @@
-//! Giving a pod to a node.
+//! Binding of a pod to a node.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use serde_json::{Value, json};
 
 use crate::view;
 
-/// Why a pod cannot be given to a node. It is told as a conflict on `pods/binding`.
+/// Reason why a pod cannot be bound. It is returned as a conflict on `pods/binding`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BindError {
-    /// The pod is going away.
+    /// The pod is being deleted.
     Deleted {
-        /// The pod's name.
+        /// Name of the pod.
         pod: String,
     },
-    /// The pod has a node.
+    /// The pod is already bound.
     Assigned {
-        /// The pod's name.
+        /// Name of the pod.
         pod: String,
-        /// The node that it has.
+        /// Name of the node that it is bound to.
         node: String,
     },
-    /// The pod is not to be scheduled yet.
+    /// The pod has scheduling gates.
     Gated {
-        /// The pod's name.
+        /// Name of the pod.
         pod: String,
     },
 }
@@ -44,7 +44,7 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// Whether a Binding may be as it is.
+/// Validates a Binding.
 pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
     let kind = view::text(binding, &["target", "kind"]);
     if !matches!(kind, "" | "Node") {
@@ -56,12 +56,12 @@ pub fn validate_binding(binding: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Does what a Binding asks for; `now` as it is to stand in the condition.
+/// Binds a pod as a Binding requests; `now` is the formatted transition time of its `PodScheduled` condition.
 ///
 /// # Errors
-/// When the pod cannot be given to a node.
+/// If the pod is being deleted, already bound or has scheduling gates.
 pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError> {
-    refusal(pod).map_or(Ok(()), Err)?;
+    bind_error(pod).map_or(Ok(()), Err)?;
     let Value::Object(fields) = pod else { return Ok(()) };
     let spec = fields.entry("spec").or_insert_with(|| json!({}));
     spec["nodeName"] = view::text(binding, &["target", "name"]).into();
@@ -74,14 +74,14 @@ pub fn bind(pod: &mut Value, binding: &Value, now: &str) -> Result<(), BindError
     }
     let status = fields.entry("status").or_insert_with(|| json!({}));
     if let Value::Object(status) = &mut *status {
-        // A hint that would mislead from now on.
+        // The nomination is outdated once the pod is bound.
         status.remove("nominatedNodeName");
     }
     set_condition(status, json!({"type": "PodScheduled", "status": "True"}), now);
     Ok(())
 }
 
-fn refusal(pod: &Value) -> Option<BindError> {
+fn bind_error(pod: &Value) -> Option<BindError> {
     let name = view::name(pod).to_owned();
     let node = view::text(pod, &["spec", "nodeName"]);
     if view::at(pod, &["metadata", "deletionTimestamp"]).is_some() {
@@ -95,21 +95,21 @@ fn refusal(pod: &Value) -> Option<BindError> {
     }
 }
 
-/// Puts a condition into the status of a pod. Its time is that of the last change of its status.
+/// Sets a condition in the status of a pod. `lastTransitionTime` changes only if the status of the condition does.
 pub(super) fn set_condition(status: &mut Value, mut condition: Value, now: &str) {
     view::set_default(status, "conditions", || json!([]));
     let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
-    let known = conditions.iter_mut().find(|known| known.get("type") == condition.get("type"));
+    let existing = conditions.iter_mut().find(|existing| existing.get("type") == condition.get("type"));
     condition["lastTransitionTime"] = now.into();
-    // Written although it has no value, as by upstream.
+    // Written although it is null, as kube-apiserver does.
     condition["lastProbeTime"] = Value::Null;
-    match known {
-        Some(known) => {
-            if known.get("status") == condition.get("status") {
+    match existing {
+        Some(existing) => {
+            if existing.get("status") == condition.get("status") {
                 condition["lastTransitionTime"] =
-                    known.get("lastTransitionTime").cloned().unwrap_or_else(|| now.into());
+                    existing.get("lastTransitionTime").cloned().unwrap_or_else(|| now.into());
             }
-            *known = condition;
+            *existing = condition;
         }
         None => conditions.push(condition),
     }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_bound_once() {
+    fn bound_pod_cannot_be_bound_again() {
         let binding =
             json!({"metadata": {"annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "n"}});
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {}, "status": {"nominatedNodeName": "m"}});

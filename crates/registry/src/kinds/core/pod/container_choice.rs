@@ -1,41 +1,41 @@
-//! Which container of a pod is meant by somebody who wants to talk to it.
+//! Selection of the container that a streaming request, such as exec or log, refers to.
 
 use serde_json::Value;
 
 use crate::view;
 
-/// Why no container of a pod is meant.
+/// Reason why no container of a pod could be selected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerChoiceError {
-    /// There are several, and none was named.
+    /// The pod has several containers, and the request names none.
     #[error("a container name must be specified for pod {pod}, choose one of: [{}]", .choices.join(" "))]
     Several {
-        /// The pod.
+        /// Name of the pod.
         pod: String,
-        /// Its containers.
+        /// Names of its containers.
         choices: Vec<String>,
     },
-    /// There is none at all.
+    /// The pod has no containers.
     #[error("a container name must be specified for pod {pod}")]
     None {
-        /// The pod.
+        /// Name of the pod.
         pod: String,
     },
-    /// There is none of this name.
+    /// The pod has no container of that name.
     #[error("container {container} is not valid for pod {pod}")]
     Unknown {
-        /// The pod.
+        /// Name of the pod.
         pod: String,
-        /// The name.
+        /// Name of the container.
         container: String,
     },
 }
 
-/// The container that is meant: the one named, or the only one.
+/// Returns the named container of a pod, or its only one if `named` is empty.
 ///
 /// # Errors
-/// If there is no such container, or it is not clear which.
+/// If there is no such container, or if none is named and the pod has not exactly one.
 pub fn choose_container<'a>(pod: &'a Value, named: &'a str) -> Result<&'a str, ContainerChoiceError> {
     let of = |list| view::items(pod, &["spec", list]).iter().map(|one| view::text(one, &["name"]));
     let all = || of("initContainers").chain(of("containers")).chain(of("ephemeralContainers"));
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_several_has_to_be_named() {
+    fn container_must_be_named_if_there_are_several() {
         let one = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a"}]}});
         assert_eq!(choose_container(&one, ""), Ok("a"));
         let error = choose_container(&one, "b").unwrap_err();

@@ -1,4 +1,4 @@
-//! What pods have by default, and templates of pods not.
+//! Defaults that pods get, and pod templates do not.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::kinds::core::pod_spec::defaults::{each, within};
 use crate::kinds::core::pod_spec::{self, aggregate, resources};
 use crate::view;
 
-/// Fills in a pod.
+/// Sets the defaults of a pod.
 pub(super) fn set(pod: &mut Value) {
     let Value::Object(fields) = pod else { return };
     let spec = fields.entry("spec").or_insert_with(|| json!({}));
@@ -38,7 +38,7 @@ fn requests_from_limits(resources: &mut Value) {
     }
 }
 
-/// Pages that containers may use are pages that the pod may use.
+/// Adds the huge pages in the limits of the containers to the limits of the pod.
 fn huge_page_limits(spec: &mut Value) {
     let has = |list: &str| view::fields(spec, &["resources", list]).next().is_some();
     if !has("limits") && !has("requests") {
@@ -53,7 +53,7 @@ fn huge_page_limits(spec: &mut Value) {
     add_missing(spec, "limits", pages);
 }
 
-/// A pod with limits asks for what its containers ask for together, or else for its limits.
+/// Sets missing requests of a pod with limits to the sum over its containers, or else to its limits.
 fn pod_requests(spec: &mut Value) {
     let limits: Map<String, Value> = view::fields(spec, &["resources", "limits"])
         .map(|(key, value)| (key.clone(), value.clone()))
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_limited_is_asked_for() {
+    fn missing_requests_default_to_limits() {
         let mut pod = json!({"spec": {
             "hostNetwork": true,
             "resources": {"limits": {"cpu": "2", "memory": "1Gi"}},

@@ -1,4 +1,4 @@
-//! Containers that are added to a running pod for debugging.
+//! The subresource `ephemeralcontainers`: containers added to a running pod for debugging.
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::{keep_metadata, sameness, update, validate_any};
 use crate::kinds::core::pod_spec::annotation::MIRROR;
 use crate::view;
 
-/// Carries over everything but the containers for debugging.
+/// Reverts all changes except those of the ephemeral containers.
 pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     let containers = view::at(new, &["spec", "ephemeralContainers"]).cloned();
     keep_metadata(new, old);
@@ -24,7 +24,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether a pod may get these containers: those that are there already stay as they are.
+/// Validates an update of the ephemeral containers: existing ones must not change.
 pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut ErrorList) {
     if view::at(old, &["metadata", "annotations", MIRROR]).is_some() {
         let message = "static pods do not support ephemeral containers";
@@ -35,7 +35,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, errors: &mut Erro
     let path = Path::root("spec.ephemeralContainers");
     for old in view::items(old, &["spec", "ephemeralContainers"]) {
         let name = view::text(old, &["name"]);
-        // Of two with the same name the last counts.
+        // Of several with the same name the last one counts.
         let mut candidates = view::items(new, &["spec", "ephemeralContainers"]).iter().rev();
         match candidates.find(|new| view::text(new, &["name"]) == name) {
             None => {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_only_added() {
+    fn ephemeral_container_can_be_added_but_not_removed() {
         let (none, one) = (pod(json!([])), pod(json!([{"name": "debug", "image": "busybox"}])));
         let mut errors = ErrorList::new();
         validate_ephemeral_containers(&one, &none, &mut errors);
@@ -83,10 +83,10 @@ mod tests {
     }
 
     #[test]
-    fn they_may_not_have_what_those_that_work_have() {
-        let odd = json!([{"name": "debug", "image": "b", "ports": [{"containerPort": 1}], "targetContainerName": "x"}]);
+    fn fields_of_regular_containers_are_rejected() {
+        let disallowed = json!([{"name": "debug", "image": "b", "ports": [{"containerPort": 1}], "targetContainerName": "x"}]);
         let mut errors = ErrorList::new();
-        validate_ephemeral_containers(&pod(odd), &pod(json!([])), &mut errors);
+        validate_ephemeral_containers(&pod(disallowed), &pod(json!([])), &mut errors);
         let fields: Vec<_> = errors.iter().map(|error| error.field.as_str()).collect();
         assert_eq!(
             fields,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_changes() {
+    fn changes_of_other_fields_are_reverted() {
         let old = pod(json!([]));
         let mut new = pod(json!([{"name": "debug", "image": "busybox"}]));
         new["spec"]["nodeName"] = "elsewhere".into();

@@ -1,29 +1,29 @@
-//! What eviction asks of a pod, and does to it.
+//! Eviction of a pod: its preconditions, and its effect on the pod.
 
 use serde_json::{Value, json};
 
 use super::binding::set_condition;
 use crate::view;
 
-/// Whether a pod may be deleted whatever budgets say: it does not run yet, or no longer.
+/// Returns true if a pod may be evicted regardless of disruption budgets, because it is pending or ending.
 pub fn can_ignore_budgets(pod: &Value) -> bool {
     is_ending(pod) || view::text(pod, &["status", "phase"]) == "Pending"
 }
 
-/// Whether it is over with a pod, or soon will be.
+/// Returns true if a pod has terminated or is being deleted.
 pub fn is_ending(pod: &Value) -> bool {
     matches!(view::text(pod, &["status", "phase"]), "Succeeded" | "Failed")
         || view::at(pod, &["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// Whether a pod is ready, which for budgets is the same as healthy.
+/// Returns true if a pod is ready, which disruption budgets count as healthy.
 pub fn is_ready(pod: &Value) -> bool {
     view::items(pod, &["status", "conditions"]).iter().any(|condition| {
         view::text(condition, &["type"]) == "Ready" && view::text(condition, &["status"]) == "True"
     })
 }
 
-/// Notes in a pod why it ends; `now` as it is to stand in the condition.
+/// Adds the condition `DisruptionTarget` to an evicted pod; `now` is its formatted transition time.
 pub fn mark_as_target(pod: &mut Value, now: &str) {
     view::set_default(pod, "status", || json!({}));
     let condition = json!({
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_count_for_running_pods() {
+    fn budgets_apply_to_running_pods_only() {
         let pod = |phase: &str| json!({"status": {"phase": phase}});
         assert!(!can_ignore_budgets(&pod("Running")) && !can_ignore_budgets(&json!({})));
         assert!(can_ignore_budgets(&pod("Pending")) && !is_ending(&pod("Pending")));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_noted_once() {
+    fn disruption_target_condition_is_set_once() {
         let mut pod = json!({});
         mark_as_target(&mut pod, "2026-01-01T00:00:00Z");
         mark_as_target(&mut pod, "2026-01-02T00:00:00Z");

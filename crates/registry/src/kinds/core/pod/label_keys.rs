@@ -1,10 +1,10 @@
-//! Labels whose values a pod shares with others: the keys become part of the selectors.
+//! Merges `matchLabelKeys` and `mismatchLabelKeys` of pods into the label selectors beside them.
 
 use serde_json::{Value, json};
 
 use crate::kinds::core::pod_spec::defaults::{each, within};
 
-/// Adds a requirement to each selector that has such keys, with the pod's own values.
+/// Adds a requirement with the pod's own value to each selector that has such keys.
 pub(super) fn merge(pod: &mut Value) {
     let labels = pod.get("metadata").and_then(|metadata| metadata.get("labels")).cloned();
     let labels = labels.unwrap_or(Value::Null);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_become_requirements() {
+    fn label_keys_become_selector_requirements() {
         let mut pod = json!({
             "metadata": {"labels": {"app": "web"}},
             "spec": {"topologySpreadConstraints": [

@@ -1,8 +1,7 @@
 //! Pod: containers that share a node, a network and volumes.
 //!
-//! What templates of pods have in common with pods is in [`super::pod_spec`]; here is what
-//! only pods have. The subresources that are not the status have functions of their own,
-//! which the life cycle of those subresources calls.
+//! The rules that pods share with pod templates are in [`super::pod_spec`]; here are those of pods only. Subresources
+//! other than the status have functions of their own, which the life cycle of those subresources calls.
 
 mod binding;
 mod container_choice;
@@ -42,7 +41,7 @@ use super::pod_spec::{self, annotation, container};
 use crate::kind::{Column, Declaration, Generation, Kind, Scope, StatusMetadata, Subresource, Verbs, texts};
 use crate::view;
 
-/// The kind.
+/// [`Kind`] of Pod objects.
 pub struct Pod;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -59,7 +58,7 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     ..Declaration::new("", &["v1"], "Pod", "pods", "pod", Scope::Namespaced)
 });
 
-/// Fields that can be selected by. Old clients call the node's name `spec.host`.
+/// Supported field selectors. Old clients call the node's name `spec.host`.
 const SELECTABLE_FIELDS: &[&str] = &[
     "spec.host",
     "spec.hostNetwork",
@@ -96,15 +95,14 @@ fn subresources() -> Vec<Subresource> {
 fn columns() -> Vec<Column> {
     vec![
         Column::name(),
-        Column::text("Ready", "how many of its containers are ready, of how many"),
-        Column::text("Status", "what the pod as a whole is doing, or why it is not"),
-        Column::text("Restarts", "how often containers were restarted, and when last"),
+        Column::text("Ready", "ready containers and all containers"),
+        Column::text("Status", "aggregated status of the pod's containers"),
+        Column::text("Restarts", "number of container restarts, and time since the last one"),
         Column::age(),
-        Column::text("IP", "the address of the pod, once it has one").wide(),
-        Column::text("Node", "the node that runs the pod, once it has one").wide(),
-        Column::text("Nominated Node", "the node where room is being made for the pod").wide(),
-        Column::text("Readiness Gates", "how many of the further conditions of readiness hold, of how many")
-            .wide(),
+        Column::text("IP", "first IP address of the pod").wide(),
+        Column::text("Node", "node that the pod is bound to").wide(),
+        Column::text("Nominated Node", "node where other pods are preempted for the pod").wide(),
+        Column::text("Readiness Gates", "fulfilled readiness gates and all readiness gates").wide(),
     ]
 }
 
@@ -174,7 +172,7 @@ impl Kind for Pod {
         }
     }
 
-    /// None to speak of for a pod that runs nowhere, or no longer.
+    /// Zero for a pod that is not bound or has terminated.
     fn deletion_grace_period_s(&self, pod: &Value, requested_s: Option<i64>) -> Option<i64> {
         let is_bound = !view::text(pod, &["spec", "nodeName"]).is_empty();
         if !is_bound || matches!(view::text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
@@ -182,7 +180,7 @@ impl Kind for Pod {
         }
         let own_s = view::integer(pod, &["spec", "terminationGracePeriodSeconds"]);
         Some(match requested_s.or(own_s).unwrap_or(0) {
-            // Negative was allowed once; it means as fast as can be while still telling the node.
+            // Negative values were allowed once; they mean the shortest period that still notifies the node.
             ..0 => 1,
             seconds => seconds,
         })
@@ -217,7 +215,7 @@ impl Kind for Pod {
                 let first = view::items(object, &["status", "podIPs"]).first();
                 Cow::Borrowed(first.map_or("", |address| view::text(address, &["ip"])))
             }
-            // Upstream takes it in selectors but has no value for it.
+            // kube-apiserver accepts it in selectors but has no value for it.
             "status.podIPs" => Cow::Borrowed(""),
             _ => {
                 let (part, name) = field.split_once('.').unwrap_or((field, ""));
@@ -259,15 +257,15 @@ impl Kind for Pod {
         let object = json!({
             "status": {"podIPs": [{"ip": "010.0.0.1"}], "hostIPs": [{"ip": "2001:DB8::1"}]},
         });
-        let told = [
+        let expected = [
             "status.podIPs[0].ip: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"",
             "status.hostIPs[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")",
         ];
-        vec![crate::samples::Warned::status(object, &told)]
+        vec![crate::samples::Warned::status(object, &expected)]
     }
 }
 
-/// Carries over the metadata that a write to a part of a pod may not touch.
+/// Carries over the metadata that a write to a subresource of a pod may not change.
 fn keep_metadata(new: &mut Value, old: &Value) {
     let old = parts(old).0;
     let Some(Value::Object(metadata)) = new.get_mut("metadata") else { return };
@@ -280,12 +278,12 @@ fn keep_metadata(new: &mut Value, old: &Value) {
     }
 }
 
-/// Metadata and spec.
+/// Metadata and spec of a pod.
 fn parts(pod: &Value) -> (&Value, &Value) {
     (pod.get("metadata").unwrap_or(&Value::Null), pod.get("spec").unwrap_or(&Value::Null))
 }
 
-/// What holds for every pod, new or not.
+/// Validates what applies to both new and updated pods.
 fn validate_any(pod: &Value, errors: &mut ErrorList) {
     let (metadata, spec) = parts(pod);
     let path = Path::root("spec");
@@ -302,7 +300,7 @@ fn validate_any(pod: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// There is no token without an account.
+/// Rejects projected service account tokens in a pod without a service account.
 fn forbid_tokens(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for (index, volume) in view::items(spec, &["volumes"]).iter().enumerate() {
         let volume_path = path.index(index);
@@ -317,7 +315,7 @@ fn forbid_tokens(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// What holds for new pods only.
+/// Validates what applies to new pods only.
 fn validate_new(pod: &Value, errors: &mut ErrorList) {
     let (metadata, spec) = parts(pod);
     let path = Path::root("spec");
@@ -338,7 +336,7 @@ mod tests {
     use crate::samples::errors_on_create;
 
     #[test]
-    fn a_new_pod_waits() {
+    fn new_pod_is_pending() {
         let mut pod = json!({"spec": {"schedulingGates": [{"name": "a"}], "containers": [
             {"name": "a", "image": "b", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
         ]}});
@@ -351,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_to_select_by() {
+    fn selectable_fields_have_values() {
         let pod = json!({
             "spec": {"nodeName": "n", "hostNetwork": true, "schedulerName": "s"},
             "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}
@@ -370,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_takes_as_long_as_the_pod_may() {
+    fn deletion_grace_period_comes_from_request_or_pod() {
         let pod = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
         assert_eq!(Pod.deletion_grace_period_s(&pod, None), Some(30));
         assert_eq!(Pod.deletion_grace_period_s(&pod, Some(5)), Some(5));

@@ -1,4 +1,4 @@
-//! AppArmor profiles that old clients give as annotations.
+//! AppArmor profiles that old clients set as annotations.
 
 use coracle_meta::field::Path;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::kinds::core::pod_spec::container;
 use crate::kinds::core::pod_spec::defaults::{each, within};
 use crate::view;
 
-/// Fills in the field of each container that has an annotation but no field.
+/// Sets the AppArmor field of each container that has an annotation but no field.
 pub(super) fn copy_annotations_to_fields(pod: &mut Value) {
     if view::text(pod, &["spec", "os", "name"]) == "windows" {
         return;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotation_without_a_field_is_warned_of() {
+    fn annotation_without_a_field_causes_a_warning() {
         let warning = "metadata.annotations[container.apparmor.security.beta.kubernetes.io/a]: deprecated since \
                        v1.30; use the \"appArmorProfile\" field instead";
         let runtime_default = json!({"appArmorProfile": {"type": "RuntimeDefault"}});

@@ -1,4 +1,4 @@
-//! Pods with something wrong at random: nothing may panic, and defaults must settle.
+//! Pods with random faults: validation must not panic, and defaulting must be idempotent.
 
 use coracle_meta::field::{ErrorList, Path};
 use coracle_meta::time::Time;
@@ -10,7 +10,7 @@ use crate::kinds::core::pod_spec;
 
 const ROUNDS: u64 = 300;
 
-/// Knuth's generator: the same seed gives the same pods everywhere.
+/// Knuth's generator: the same seed gives the same pods on every machine.
 struct Random(u64);
 
 impl Random {
@@ -20,14 +20,14 @@ impl Random {
     }
 }
 
-/// Walks down at random and spoils what it finds, without changing its type.
-fn spoil(value: &mut Value, random: &mut Random) {
+/// Walks down a random path and corrupts the value at its end, without changing its type.
+fn corrupt(value: &mut Value, random: &mut Random) {
     let go_on = random.below(5) > 0;
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             let key = fields.keys().nth(random.below(fields.len())).unwrap().clone();
             if go_on {
-                spoil(&mut fields[&key], random);
+                corrupt(&mut fields[&key], random);
             } else {
                 fields.remove(&key);
             }
@@ -37,7 +37,7 @@ fn spoil(value: &mut Value, random: &mut Random) {
             match random.below(6) {
                 0 => items.push(items[index].clone()),
                 1 => drop(items.remove(index)),
-                _ => spoil(&mut items[index], random),
+                _ => corrupt(&mut items[index], random),
             }
         }
         Value::String(text) => {
@@ -51,7 +51,7 @@ fn spoil(value: &mut Value, random: &mut Random) {
 }
 
 #[test]
-fn nothing_panics_and_defaults_settle() {
+fn random_faults_cause_no_panic_and_defaulting_is_idempotent() {
     let valid = samples::samples().valid;
     for seed in 0..ROUNDS {
         let mut random = Random(seed);
@@ -63,12 +63,12 @@ fn nothing_panics_and_defaults_settle() {
         };
         let mut pod = old.clone();
         for _ in 0..=random.below(3) {
-            spoil(&mut pod["spec"], &mut random);
+            corrupt(&mut pod["spec"], &mut random);
         }
         Pod.set_defaults(&mut pod);
-        let settled = pod.clone();
+        let defaulted = pod.clone();
         Pod.set_defaults(&mut pod);
-        assert_eq!(pod, settled, "seed {seed}");
+        assert_eq!(pod, defaulted, "seed {seed}");
         let mut errors = ErrorList::new();
         Pod.validate(&pod, &mut errors);
         Pod.validate_update(&pod, &old, &mut errors);

@@ -1,4 +1,4 @@
-//! Which other objects a pod names, so that its node needs them.
+//! References of a pod to other objects, which its node needs to run it.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::view;
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Where sources of volumes name a secret.
+/// Fields of volume sources that name a secret.
 const SECRETS_OF_VOLUMES: &[[&str; 2]] = &[
     ["azureFile", "secretName"],
     ["secret", "secretName"],
@@ -23,12 +23,12 @@ const SECRETS_OF_VOLUMES: &[[&str; 2]] = &[
     ["csi", "nodePublishSecretRef"],
 ];
 
-/// Whether a pod only shows what a node runs of its own accord.
+/// Returns true for a mirror pod, which represents a static pod of its node.
 pub fn is_mirror(pod: &Value) -> bool {
     view::at(pod, &["metadata", "annotations", annotation::MIRROR]).is_some()
 }
 
-/// The secrets a pod names, some maybe several times.
+/// Returns the names of the secrets that a pod references, possibly with duplicates.
 pub fn secret_names(pod: &Value) -> impl Iterator<Item = &str> {
     let pull_secrets = view::items(pod, &["spec", "imagePullSecrets"]);
     let of_volumes = volumes(pod).iter().flat_map(|volume| {
@@ -44,7 +44,7 @@ pub fn secret_names(pod: &Value) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-/// The config maps a pod names, some maybe several times.
+/// Returns the names of the config maps that a pod references, possibly with duplicates.
 pub fn config_map_names(pod: &Value) -> impl Iterator<Item = &str> {
     of_containers(pod, "configMapRef", "configMapKeyRef")
         .chain(volumes(pod).iter().map(|volume| view::text(volume, &["configMap", "name"])))
@@ -52,12 +52,12 @@ pub fn config_map_names(pod: &Value) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-/// The claims of storage of a pod: those it names, and those that are made for it.
+/// Returns the names of a pod's PersistentVolumeClaims: referenced ones, and those created for ephemeral volumes.
 pub fn claim_names(pod: &Value) -> impl Iterator<Item = Cow<'_, str>> {
     volumes(pod).iter().filter_map(|volume| claim_name(pod, volume))
 }
 
-/// The claim that a volume of a pod is, if it is one.
+/// Returns the name of the PersistentVolumeClaim behind a volume of a pod, if it has one.
 pub fn claim_name<'a>(pod: &Value, volume: &'a Value) -> Option<Cow<'a, str>> {
     if let Some(claim) = view::at(volume, &["persistentVolumeClaim"]) {
         return Some(view::text(claim, &["claimName"]).into()).filter(|name: &Cow<'_, str>| !name.is_empty());
@@ -66,18 +66,18 @@ pub fn claim_name<'a>(pod: &Value, volume: &'a Value) -> Option<Cow<'a, str>> {
     view::at(volume, &["ephemeral"]).map(|_| own())
 }
 
-/// The claims of devices of a pod: those it names, and those that were made for it.
+/// Returns the names of a pod's ResourceClaims: referenced ones, and those created from templates.
 pub fn resource_claim_names(pod: &Value) -> impl Iterator<Item = &str> {
-    let made_for = |claim: &Value| {
+    let generated_for = |claim: &Value| {
         let statuses = view::items(pod, &["status", "resourceClaimStatuses"]).iter();
         let name = view::text(claim, &["name"]);
-        let made = statuses.into_iter().find(|status| view::text(status, &["name"]) == name);
-        made.map_or("", |status| view::text(status, &["resourceClaimName"]))
+        let generated = statuses.into_iter().find(|status| view::text(status, &["name"]) == name);
+        generated.map_or("", |status| view::text(status, &["resourceClaimName"]))
     };
     view::items(pod, &["spec", "resourceClaims"])
         .iter()
         .map(move |claim| match view::text(claim, &["resourceClaimName"]) {
-            "" => made_for(claim),
+            "" => generated_for(claim),
             name => name,
         })
         .chain([view::text(pod, &["status", "extendedResourceClaimStatus", "resourceClaimName"])])
@@ -88,7 +88,7 @@ fn volumes(pod: &Value) -> &[Value] {
     view::items(pod, &["spec", "volumes"])
 }
 
-/// The names in what containers get all of, and in what they get one key of.
+/// Returns the names of objects that containers use as a whole (`envFrom`) or by key (`env`).
 fn of_containers<'a>(
     pod: &'a Value,
     whole: &'static str,
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_found_wherever_they_hide() {
+    fn secret_names_cover_all_references() {
         let pod = json!({"spec": {
             "imagePullSecrets": [{"name": "pull"}, {}],
             "initContainers": [{"envFrom": [{"secretRef": {"name": "init"}}]}],
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_config_maps() {
+    fn config_map_names_cover_all_references() {
         let pod = json!({"spec": {
             "containers": [{
                 "env": [{"valueFrom": {"configMapKeyRef": {"name": "key"}}}],
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_named_or_made_for_the_pod() {
+    fn claim_names_cover_referenced_and_ephemeral_claims() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": [
             {"name": "a", "persistentVolumeClaim": {"claimName": "c"}},
             {"name": "b", "ephemeral": {"volumeClaimTemplate": {}}},
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_claims_of_devices() {
+    fn resource_claim_names_cover_referenced_and_generated_claims() {
         let pod = json!({
             "spec": {"resourceClaims": [
                 {"name": "a", "resourceClaimName": "named"},

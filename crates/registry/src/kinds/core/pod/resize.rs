@@ -1,4 +1,4 @@
-//! More or less of processor and memory for a running pod.
+//! The subresource `resize`: changes of CPU and memory of a running pod.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use crate::view;
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 const ONLY_BOTH: &str = "only cpu and memory resources are mutable";
 
-/// Carries over everything but resources and how they are changed. Where containers are
-/// others than before nothing is carried over, so that validation sees it.
+/// Reverts all changes except those of resources and resize policies. If the containers themselves differ, nothing is
+/// reverted, so that validation rejects the update.
 pub fn prepare_resize(new: &mut Value, old: &Value) {
     let count = |pod: &Value, list: &str| view::items(pod, &["spec", list]).len();
     if LISTS.iter().any(|list| count(new, list) != count(old, list)) {
@@ -50,14 +50,14 @@ fn replace(object: &mut Value, field: &str, value: Option<&Value>) {
     };
 }
 
-/// Whether a pod may be given these resources.
+/// Validates a resize of a pod.
 pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
-    let nowhere = Path::root("");
+    let root = Path::root("");
     if view::at(old, &["metadata", "annotations", MIRROR]).is_some() {
-        return errors.push(FieldError::forbidden(&nowhere, "static pods cannot be resized"));
+        return errors.push(FieldError::forbidden(&root, "static pods cannot be resized"));
     }
     if view::text(old, &["spec", "os", "name"]) == "windows" {
-        return errors.push(FieldError::forbidden(&nowhere, "windows pods cannot be resized"));
+        return errors.push(FieldError::forbidden(&root, "windows pods cannot be resized"));
     }
     validate_any(new, errors);
     let path = Path::root("spec");
@@ -83,14 +83,14 @@ pub fn validate_resize(new: &Value, old: &Value, errors: &mut ErrorList) {
 }
 
 fn class_and_node(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
-    let told = view::text(old, &["status", "qosClass"]);
-    let class = if told.is_empty() { qos_class(old) } else { told };
+    let reported_class = view::text(old, &["status", "qosClass"]);
+    let class = if reported_class.is_empty() { qos_class(old) } else { reported_class };
     if class != qos_class(new) {
         let found = BadValue::named(view::text(new, &["status", "qosClass"]));
         let message = "Pod QOS Class may not change as a result of resizing";
         errors.push(FieldError::invalid(path, found, message));
     }
-    // A node that can do it reports the resources of what runs.
+    // Kubelets that support resize report the resources of running containers.
     let statuses = view::items(old, &["status", "containerStatuses"]);
     let running = statuses.iter().find(|status| view::at(status, &["state", "running"]).is_some());
     if running.is_some_and(|status| status.get("resources").is_none()) {
@@ -127,7 +127,7 @@ fn is_removed(new: &Value, old: &Value, list: &str) -> bool {
     view::fields(old, &[list]).any(|(resource, _)| view::at(new, &[list, resource]).is_none())
 }
 
-/// Gives a container or spec back the processor and memory that it had.
+/// Restores CPU and memory of a container or of a spec.
 fn restore_amounts(new: &mut Value, old: &Value) {
     let Some(Value::Object(resources)) = new.get_mut("resources") else { return };
     for list in ["requests", "limits"] {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_and_memory_may_change() {
+    fn cpu_and_memory_may_change() {
         let old = pod(json!({"requests": {"cpu": "1", "memory": "1Gi"}}));
         assert_eq!(errors(json!({"requests": {"cpu": "2", "memory": "2Gi"}}), &old), "");
         assert_eq!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_may_not() {
+    fn qos_class_change_is_rejected() {
         let old = pod(json!({"requests": {"cpu": "1", "memory": "1Gi"}}));
         let limits = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
         assert_eq!(

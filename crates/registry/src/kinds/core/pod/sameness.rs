@@ -1,14 +1,14 @@
-//! Whether two values mean the same.
+//! Semantic equality of values.
 
 use coracle_meta::quantity::Quantity;
 use serde_json::Value;
 
-/// Fields that are `false` when they are absent.
+/// Fields in which `false` equals absent.
 const FLAGS: &[&str] = &["hostIPC", "hostNetwork", "hostPID", "readOnly", "stdin", "stdinOnce", "tty"];
-/// Fields that are zero when they are absent.
+/// Fields in which zero equals absent.
 const NUMBERS: &[&str] = &["hostPort", "initialDelaySeconds"];
 
-/// Whether two values mean the same: empty is as good as absent, and amounts are compared
+/// Returns true if two values are semantically equal: empty equals absent, and amounts are compared
 /// as numbers.
 pub(super) fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
     is_same_field("", a, b)
@@ -31,7 +31,7 @@ fn is_same_field(name: &str, old: Option<&Value>, new: Option<&Value>) -> bool {
     }
 }
 
-/// Amounts stand under the names of resources, so their field is one step up.
+/// The field that an amount belongs to. In resource lists that is the parent, because keys are names of resources.
 fn inherited_name<'a>(parent: &'a str, key: &'a str) -> &'a str {
     if matches!(parent, "limits" | "requests" | "overhead") { parent } else { key }
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_is_as_good_as_absent() {
+    fn empty_value_equals_absent_value() {
         let a = json!({"hostNetwork": false, "tolerations": [], "c": [{"limits": {"cpu": "1"}, "x": 1}]});
         let b = json!({"c": [{"limits": {"cpu": "1000m"}, "x": 1}]});
         assert!(is_same(Some(&a), Some(&b)));

@@ -1,4 +1,4 @@
-//! Examples of pods.
+//! Sample pods.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const NOT_SUPPORTED: &str = "FieldValueNotSupported";
 const DUPLICATE: &str = "FieldValueDuplicate";
 const NOT_FOUND: &str = "FieldValueNotFound";
 
-/// What must be accepted and refused.
+/// Objects that must be accepted or rejected.
 pub(super) fn samples() -> Samples {
     Samples {
         valid: vec![small(), rich()],
@@ -56,7 +56,7 @@ fn small() -> Value {
     pod(json!({"containers": [{"name": "web", "image": "nginx:1"}]}))
 }
 
-/// A pod with something in most of its fields.
+/// A pod with most of its fields set.
 fn rich() -> Value {
     pod(json!({
         "serviceAccountName": "robot",
@@ -116,7 +116,7 @@ fn rich() -> Value {
     }))
 }
 
-/// A pod with one container and more.
+/// A pod with one container and additional fields in its spec.
 fn with(extra: Value) -> Value {
     let mut pod = small();
     if let (Some(Value::Object(spec)), Value::Object(extra)) = (pod.get_mut("spec"), extra) {
@@ -125,7 +125,7 @@ fn with(extra: Value) -> Value {
     pod
 }
 
-/// A pod whose one container has more.
+/// A pod whose only container has additional fields.
 fn with_container(extra: Value) -> Value {
     let mut container = json!({"name": "web", "image": "nginx:1"});
     if let (Value::Object(fields), Value::Object(extra)) = (&mut container, extra) {

@@ -1,4 +1,4 @@
-//! What a pod is doing, as its node and the scheduler report it.
+//! Status of a pod, as its node and the scheduler report it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{internal_types, view};
 
 const LISTS: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
-/// The condition of a pod that the scheduler must not touch yet.
+/// The condition `PodScheduled` of a pod with scheduling gates.
 pub(super) fn gated_condition(pod: &Value) -> Value {
     let mut condition = json!({
         "type": "PodScheduled",
@@ -28,9 +28,9 @@ pub(super) fn gated_condition(pod: &Value) -> Value {
     condition
 }
 
-/// Keeps what writers of a status tend to forget.
+/// Carries over fields that clients tend to omit from a status.
 pub(super) fn prepare(new: &mut Value, old: &Value) {
-    // When a pod is to be gone is not a matter of its status.
+    // Status updates cannot change the deletion timestamp.
     match old.pointer("/metadata/deletionTimestamp").cloned() {
         Some(time) => new["metadata"]["deletionTimestamp"] = time,
         None => drop(new["metadata"].as_object_mut().and_then(|fields| fields.remove("deletionTimestamp"))),
@@ -73,8 +73,8 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
-/// The address is also the first of the addresses; where they differ, the single one wins,
-/// since those that know only it are older.
+/// Makes `podIP` equal to the first of `podIPs`. Where they differ, `podIP` wins, since clients
+/// that know only this field are older.
 fn pod_address(status: &mut Value) {
     let Value::Object(fields) = status else { return };
     let single = fields.get("podIP").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -95,7 +95,7 @@ fn copy(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Conditions are matched by type, the first to the first and so on.
+/// Carries over the observed generation of conditions, which are matched by type and order.
 fn observed_generations(new: &mut Value, old: &Value) {
     let mut old: Vec<&Value> = view::items(old, &["conditions"]).iter().collect();
     let Some(conditions) = new.get_mut("conditions").and_then(Value::as_array_mut) else { return };
@@ -109,7 +109,7 @@ fn observed_generations(new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether a status may become what it is to become.
+/// Validates an update of the status.
 pub(super) fn validate(new: &Value, old: &Value, errors: &mut ErrorList) {
     update::validate_annotations(new, old, errors);
     let (metadata, spec) = parts(new);
@@ -172,7 +172,7 @@ fn nominated_node(new: &Value, old: &Value, spec: &Value, path: &Path<'_>, error
     }
 }
 
-/// A container that has ended stays so, unless its policy says that it is started again.
+/// Rejects that a terminated container leaves this state, unless its restart policy allows it.
 fn transitions(new: &Value, old: &Value, spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let all_may_restart = all_may_restart(spec);
     for (list, containers) in LISTS.into_iter().zip(["containers", "initContainers", ""]) {
@@ -205,7 +205,7 @@ fn all_may_restart(spec: &Value) -> bool {
     })
 }
 
-/// Whether a container is started again after it ended with this code.
+/// Returns true if a container is restarted after it terminated with this exit code.
 fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
     let own = view::text(container, &["restartPolicy"]);
     let rules = if own.is_empty() { &[] } else { view::items(container, &["restartPolicyRules"]) };
@@ -248,7 +248,7 @@ fn claim_statuses(status: &Value, spec: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// One address for each family at most; what was there before may stay as it is.
+/// Allows one address per IP family. Addresses that are already stored may keep a legacy notation.
 fn addresses(new: &Value, old: &Value, field: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let texts = |status: &Value| -> Vec<String> {
         view::items(status, &[field]).iter().map(|address| view::text(address, &["ip"]).to_owned()).collect()
@@ -307,7 +307,7 @@ fn users(status: &Value, list: &str, spec: &Value, path: &Path<'_>, errors: &mut
     }
 }
 
-/// What to say about addresses that are not in canonical form.
+/// Returns warnings about addresses that are not in canonical form.
 pub(super) fn warnings(pod: &Value) -> Vec<String> {
     let root = Path::root("status");
     let mut warnings = Vec::new();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_stays_so_unless_it_is_restarted() {
+    fn terminated_container_stays_terminated_unless_restarted() {
         let ended = json!({"containerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 1}}}]});
         let running = json!({"containerStatuses": [{"name": "a", "state": {"running": {}}}]});
         let spec = |policy: &str| json!({"restartPolicy": policy, "containers": [{"name": "a"}]});
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_that_are_refused() {
+    fn invalid_status_is_rejected() {
         check(
             json!({}),
             json!({"qosClass": "BestEffort"}),
@@ -376,13 +376,13 @@ mod tests {
         let mut new = sent.clone();
         drop_disabled_fields(&mut new, &json!({}));
         assert_eq!(new, json!({"containerStatuses": [{"name": "a", "volumeMounts": [{"name": "v"}]}]}));
-        let mut kept = sent.clone();
-        drop_disabled_fields(&mut kept, &sent);
-        assert_eq!(kept, sent);
+        let mut unchanged = sent.clone();
+        drop_disabled_fields(&mut unchanged, &sent);
+        assert_eq!(unchanged, sent);
     }
 
     #[test]
-    fn generations_that_were_observed_are_kept() {
+    fn omitted_observed_generations_are_carried_over() {
         let old = json!({"status": {"qosClass": "BestEffort", "observedGeneration": 3, "conditions": [
             {"type": "Ready", "observedGeneration": 2}
         ]}});

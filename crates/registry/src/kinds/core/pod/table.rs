@@ -1,4 +1,4 @@
-//! A pod as a row of a table.
+//! Table row of a pod.
 
 use coracle_meta::table::human_duration;
 use coracle_meta::time::Time;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::kinds::core::pod_spec::container;
 use crate::view;
 
-/// The cells of a pod's row.
+/// Returns the cells of a pod's row; `now` in seconds since the epoch.
 pub(super) fn cells(pod: &Value, now: i64) -> Vec<Value> {
     let summary = Summary::of(pod);
     let none = |text: &str| Value::from(if text.is_empty() { "<none>" } else { text });
@@ -25,7 +25,7 @@ pub(super) fn cells(pod: &Value, now: i64) -> Vec<Value> {
     ]
 }
 
-/// What a pod's containers come to.
+/// Aggregated state of a pod's containers.
 #[derive(Default)]
 struct Summary {
     ready: usize,
@@ -57,7 +57,7 @@ impl Summary {
         summary
     }
 
-    /// Those that run before the others; returns whether they still do.
+    /// Adds the init containers. Returns true if initialization is not complete.
     fn add_init_containers(&mut self, pod: &Value, init: &[Value]) -> bool {
         for (index, status) in view::items(pod, &["status", "initContainerStatuses"]).iter().enumerate() {
             self.add_restarts(status);
@@ -80,10 +80,10 @@ impl Summary {
         false
     }
 
-    /// Once the others run, the restarts of those that ended before do not count.
+    /// Once regular containers run, counts only the restarts of sidecars among the init containers.
     fn keep_sidecars_only(&mut self, pod: &Value, init: &[Value]) {
         (self.restarts, self.last_restart) = (0, None);
-        // Those after the one that still runs were not looked at either.
+        // Statuses after the first one that still runs are not counted, as during initialization.
         for status in view::items(pod, &["status", "initContainerStatuses"]) {
             let sidecar = is_sidecar(status, init);
             if sidecar {
@@ -114,7 +114,7 @@ impl Summary {
                 self.ready += 1;
             }
         }
-        // One that has ended well says little while others run or after others failed.
+        // `Completed` is replaced if other containers run or failed.
         if self.reason == "Completed" {
             if has_running && has_condition(pod, "Ready") {
                 "Running".clone_into(&mut self.reason);
@@ -144,19 +144,19 @@ impl Summary {
     }
 }
 
-/// What is shown unless containers have more to tell.
+/// The reason shown unless containers have a more specific one.
 fn first_reason(pod: &Value, phase: &str) -> String {
     let is_gated = view::items(pod, &["status", "conditions"]).iter().any(|condition| {
         view::text(condition, &["type"]) == "PodScheduled"
             && view::text(condition, &["reason"]) == "SchedulingGated"
     });
     let reason = view::text(pod, &["status", "reason"]);
-    let shown = match (is_gated, reason) {
+    let selected = match (is_gated, reason) {
         (true, _) => "SchedulingGated",
         (false, "") => phase,
         (false, reason) => reason,
     };
-    shown.to_owned()
+    selected.to_owned()
 }
 
 fn is_sidecar(status: &Value, init: &[Value]) -> bool {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn running_and_restarted() {
+    fn running_pod_shows_its_restarts() {
         check(
             json!({
                 "spec": {"containers": [{"name": "a"}, {"name": "b"}]},
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn initializing() {
+    fn initializing_pod_shows_its_progress() {
         let spec = json!({"containers": [{}], "initContainers": [{"name": "a"}, {"name": "b"}]});
         let done = json!({"name": "a", "state": {"terminated": {"exitCode": 0}}});
         check(
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn ending() {
+    fn ended_or_deleted_pod_shows_its_reason() {
         let completed = json!({"name": "a", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}});
         let running = json!({"name": "b", "ready": true, "state": {"running": {}}});
         let spec = json!({"containers": [{}, {}]});

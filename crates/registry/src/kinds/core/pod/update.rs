@@ -1,4 +1,4 @@
-//! What may change in a pod that exists.
+//! Validation of updates of a pod.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Map, Value};
@@ -9,11 +9,11 @@ use crate::kinds::core::pod_spec::{check, container, validate_tolerations};
 use crate::kinds::core::unified_diff::unified_diff;
 use crate::{internal_types, view};
 
-/// Upstream's text, to the letter.
-const FROZEN: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+/// Message of kube-apiserver, verbatim.
+const IMMUTABLE_FIELDS: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Whether a pod may become what it is to become.
+/// Validates an update of a pod.
 pub(super) fn validate(new: &Value, old: &Value, errors: &mut ErrorList) {
     validate_annotations(new, old, errors);
     let (new, old) = (parts(new).1, parts(old).1);
@@ -35,17 +35,17 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
     if !sameness::is_same(Some(old), Some(&allowed)) {
         let difference = difference("@core.PodSpec", old, &allowed);
-        errors.push(FieldError::forbidden(&path, format!("{FROZEN}\n{difference}")));
+        errors.push(FieldError::forbidden(&path, format!("{IMMUTABLE_FIELDS}\n{difference}")));
     }
 }
 
-/// The difference of two versioned objects as messages print it; `shape` is a type of [`internal_types`].
+/// Returns the diff of two versioned objects as messages print it; `shape` is a type of [`internal_types`].
 pub(super) fn difference(shape: &str, old: &Value, new: &Value) -> String {
     let [old, new] = [old, new].map(|value| internal_types::indented(shape, Some(value)));
     unified_diff(&old, &new)
 }
 
-/// Annotations that may not change, whatever part of the pod is written.
+/// Rejects changes of immutable annotations, whichever subresource is written.
 pub(super) fn validate_annotations(new: &Value, old: &Value, errors: &mut ErrorList) {
     let path = Path::root("metadata.annotations");
     let of = |pod: &Value| -> Map<String, Value> {
@@ -72,7 +72,7 @@ pub(super) fn validate_annotations(new: &Value, old: &Value, errors: &mut ErrorL
     }
 }
 
-/// Whether there are as many containers as before; their images may be others.
+/// Validates images, which may change. Returns false if containers were added or removed.
 fn images(new: &Value, old: &Value, list: &str, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let new = view::items(new, &[list]);
     if new.len() != view::items(old, &[list]).len() {
@@ -87,7 +87,7 @@ fn images(new: &Value, old: &Value, list: &str, path: &Path<'_>, errors: &mut Er
     true
 }
 
-/// A deadline can be set and brought forward.
+/// A deadline may be set or shortened. Returns true if the deadline is valid.
 fn deadline(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let of = |spec: &Value| view::integer(spec, &["activeDeadlineSeconds"]);
     match (of(old), of(new)) {
@@ -117,9 +117,9 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList
         }
         toleration
     };
-    let kept: Vec<Value> = new.iter().map(without_seconds).collect();
+    let comparable: Vec<Value> = new.iter().map(without_seconds).collect();
     let mut old = view::items(old, &["tolerations"]).iter().map(without_seconds);
-    if !old.all(|old| kept.iter().any(|new| sameness::is_same(Some(&old), Some(new)))) {
+    if !old.all(|old| comparable.iter().any(|new| sameness::is_same(Some(&old), Some(new)))) {
         let message = "existing toleration can not be modified except its tolerationSeconds";
         return errors.push(FieldError::forbidden(path, message));
     }
@@ -136,7 +136,7 @@ fn scheduling_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Erro
     }
 }
 
-/// Undoes what was allowed and is checked already, so that what is left must be equal.
+/// Reverts the changes that are allowed and already validated, so that the rest must be equal.
 fn restore(new: &mut Value, old: &Value) {
     for list in ["containers", "initContainers"] {
         if let Some(new) = new.get_mut(list).and_then(Value::as_array_mut) {
@@ -162,7 +162,7 @@ fn restore_field(new: &mut Value, old: &Value, field: &str) {
     };
 }
 
-/// A pod that is not to be scheduled yet may become more demanding of its node.
+/// Allows a pod with scheduling gates to add requirements on its node.
 fn gated(new: &mut Value, old: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if !sameness::is_same(new.get("nodeSelector"), old.get("nodeSelector")) {
         node_selector(new, old, &path.child("nodeSelector"), errors);
@@ -226,7 +226,7 @@ fn node_affinity(new: Option<&Value>, old: Option<&Value>, path: &Path<'_>, erro
     }
 }
 
-/// Whether a term demands what it did and perhaps more; one that matches nothing stays so.
+/// Returns true if a term only adds requirements. A term that matches nothing must stay that way.
 fn only_adds(new: &Value, old: &Value) -> bool {
     let lists = ["matchExpressions", "matchFields"];
     let is_empty = |term: &Value| lists.iter().all(|list| view::items(term, &[list]).is_empty());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn some_fields_may_change() {
+    fn mutable_fields_may_change() {
         let old = json!({
             "containers": [{"name": "a", "image": "1"}],
             "terminationGracePeriodSeconds": -1,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_may_not() {
+    fn change_of_immutable_field_is_rejected_with_a_diff() {
         let difference = r#"@@ -10,7 +10,7 @@
   "NodeSelector": null,
   "ServiceAccountName": "",
@@ -276,7 +276,7 @@ mod tests {
    "HostNetwork": false,
    "HostPID": false,
 "#;
-        let expected = format!("spec: Forbidden: {FROZEN}\n{difference}");
+        let expected = format!("spec: Forbidden: {IMMUTABLE_FIELDS}\n{difference}");
         check(json!({"nodeName": "a"}), json!({"nodeName": "b"}), &expected);
         check(
             json!({"schedulingGates": []}),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn difference_is_that_of_kube_apiserver() {
+    fn diff_matches_kube_apiserver() {
         let old = json!({
             "containers": [{"name": "a", "image": "b", "imagePullPolicy": "Always"}],
             "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
@@ -325,11 +325,11 @@ mod tests {
    "HostIPC": false,
    "ShareProcessNamespace": null,
 "#;
-        check(old, new, &format!("spec: Forbidden: {FROZEN}\n{difference}"));
+        check(old, new, &format!("spec: Forbidden: {IMMUTABLE_FIELDS}\n{difference}"));
     }
 
     #[test]
-    fn gated_pods_may_become_more_demanding() {
+    fn gated_pod_may_add_node_requirements() {
         let gates = json!([{"name": "x"}]);
         let affinity = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}});
         check(

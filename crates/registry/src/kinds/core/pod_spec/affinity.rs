@@ -1,4 +1,4 @@
-//! Which nodes a pod wants, and which other pods near it.
+//! Node affinity, pod affinity and pod anti-affinity.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::view;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Whether an affinity may be as it is.
+/// Validates an affinity.
 pub(super) fn validate(affinity: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(affinity) = affinity else { return };
     if let Some(nodes) = affinity.get("nodeAffinity") {
@@ -36,7 +36,7 @@ fn node_affinity(affinity: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         let path = list.index(index);
         weight(term, &path, errors);
         let preference = term.get("preference").unwrap_or(&Value::Null);
-        // What no node can have does no harm when it is only preferred.
+        // Values that no node can have do no harm in a mere preference.
         node_selector_term(preference, false, &path.child("preference"), errors);
     }
 }
@@ -48,7 +48,7 @@ fn weight(term: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Whether a selector of nodes may be as it is.
+/// Validates a node selector.
 pub fn validate_node_selector(selector: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let list = path.child("nodeSelectorTerms");
     let terms = view::items(selector, &["nodeSelectorTerms"]);
@@ -105,7 +105,7 @@ fn unknown_operator(operator: &str, path: &Path<'_>, errors: &mut ErrorList) {
     errors.push(FieldError::invalid(&path.child("operator"), BadValue::named(operator), message));
 }
 
-/// Of a node's fields only its name can be selected by.
+/// The only field of a node that can be selected by is its name.
 fn field_requirement(requirement: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let values = view::items(requirement, &["values"]);
     let values_path = path.child("values");
@@ -158,7 +158,7 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     check::qualified_name(key, &path.child("topologyKey"), errors);
 }
 
-/// Labels whose values pods must share, or must not; by now they stand in the selector too.
+/// Validates `matchLabelKeys` and `mismatchLabelKeys`, which are merged into the selector by now.
 pub(super) fn label_keys(term: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let selector = term.get("labelSelector");
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
@@ -190,7 +190,7 @@ fn keys_in_selector(keys: &[Value], selector: &Value, path: &Path<'_>, errors: &
         view::fields(selector, &["matchLabels"]).map(|(key, _)| key.as_str()).collect();
     for expression in view::items(selector, &["matchExpressions"]) {
         let key = view::text(expression, &["key"]);
-        // The first is the one made from the key; a second one is the client's.
+        // The first requirement was merged from the key; a second one is the client's.
         if let Some(index) = keys.iter().rposition(|wanted| *wanted == key)
             && selected.contains(key)
         {

@@ -1,4 +1,4 @@
-//! What the containers of a pod need together.
+//! Total resources of the containers of a pod.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::view;
 
 type Amounts<'a> = BTreeMap<&'a str, Quantity>;
 
-/// The sum over all containers of their `requests` or `limits`.
+/// Sums the `requests` or `limits` of all containers.
 ///
-/// Those that run before the others run one at a time, so of them only the largest need
-/// counts; those of them that stay count with everything that comes after.
+/// Init containers run one at a time, so only the largest amount of any of them counts. Restartable ones (sidecars)
+/// keep running, so they count together with everything that starts later.
 pub(crate) fn of_containers<'a>(spec: &'a Value, list: &str) -> Amounts<'a> {
     let of = |container: &'a Value| {
         container.get("resources").map_or_else(Amounts::new, |found| resources::amounts(found, list))
@@ -41,12 +41,12 @@ pub(crate) fn of_containers<'a>(spec: &'a Value, list: &str) -> Amounts<'a> {
 fn add<'a>(total: &mut Amounts<'a>, more: Amounts<'a>) {
     for (resource, amount) in more {
         let sum = total.get(resource).map_or(Some(amount.clone()), |so_far| so_far.checked_add(&amount));
-        // More digits than can be held is more than any limit anyway.
+        // A sum with more digits than can be represented exceeds any limit anyway.
         total.insert(resource, sum.unwrap_or(amount));
     }
 }
 
-/// Takes the larger of both.
+/// Raises each amount to the larger of both.
 fn raise<'a>(total: &mut Amounts<'a>, other: Amounts<'a>) {
     for (resource, amount) in other {
         if total.get(resource).is_none_or(|so_far| amount > *so_far) {
@@ -62,20 +62,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_that_run_first_count_by_the_largest() {
-        let asking = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    fn init_containers_count_by_the_largest_request() {
+        let requesting = |cpu: &str| json!({"requests": {"cpu": cpu}});
         let spec = json!({
             "initContainers": [
-                {"resources": asking("3")},
-                {"restartPolicy": "Always", "resources": asking("500m")},
-                {"resources": asking("1")}
+                {"resources": requesting("3")},
+                {"restartPolicy": "Always", "resources": requesting("500m")},
+                {"resources": requesting("1")}
             ],
-            "containers": [{"resources": asking("1")}, {"resources": asking("200m")}]
+            "containers": [{"resources": requesting("1")}, {"resources": requesting("200m")}]
         });
         assert_eq!(of_containers(&spec, "requests")["cpu"].to_string(), "3");
         let spec = json!({
-            "initContainers": [{"restartPolicy": "Always", "resources": asking("500m")}],
-            "containers": [{"resources": asking("1")}]
+            "initContainers": [{"restartPolicy": "Always", "resources": requesting("500m")}],
+            "containers": [{"resources": requesting("1")}]
         });
         assert_eq!(of_containers(&spec, "requests")["cpu"].to_string(), "1500m");
     }

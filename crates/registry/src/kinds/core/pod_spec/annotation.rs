@@ -1,4 +1,4 @@
-//! Annotations of pods that mean something to Kubernetes.
+//! Pod annotations that have a meaning in Kubernetes.
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use super::{check, container, toleration};
 use crate::kinds::ratchet;
 use crate::view;
 
-/// Marks a pod that stands for one that its node runs by itself.
+/// Marks a mirror pod, which represents a static pod of its node.
 pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Begins the annotations that were there before the field for AppArmor.
+/// Prefix of the annotations that preceded the field `appArmorProfile`.
 pub(crate) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-/// The warning about an annotation of [`APP_ARMOR`] without the field.
+/// Warning about an annotation of [`APP_ARMOR`] without the field.
 pub(crate) const USE_APP_ARMOR_FIELD: &str =
     "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
@@ -19,14 +19,14 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// Keys and total size of annotations.
+/// Validates keys and total size of annotations.
 pub(crate) fn validate_keys(metadata: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let annotations = view::fields(metadata, &["annotations"]);
     let annotations = annotations.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
     errors.extend(coracle_meta::object::validate_annotations(annotations, path));
 }
 
-/// Annotations with a meaning, on a pod or a template.
+/// Validates annotations that have a meaning, on a pod or a template.
 pub(crate) fn validate(metadata: &Value, spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let value = |key: &str| view::at(metadata, &["annotations", key]).and_then(Value::as_str);
     if let Some(mirror) = value(MIRROR)
@@ -62,7 +62,7 @@ fn tolerations(text: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A number without a plus or zeros before it.
+/// Returns true for an integer without a plus sign or leading zeros.
 fn is_deletion_cost(cost: &str) -> bool {
     cost.parse::<i32>().is_ok() && (cost == "0" || !cost.starts_with(['+', '0']))
 }
@@ -88,7 +88,7 @@ fn app_armor(name: &str, profile: &str, spec: &Value, path: &Path<'_>, errors: &
     }
 }
 
-/// The AppArmor profile that an annotation stands for; none if validation would reject the profile.
+/// The AppArmor profile of an annotation; `None` if validation would reject the profile.
 pub(crate) fn profile_of_annotation(annotation: &str) -> Option<Value> {
     match annotation {
         "unconfined" => Some(json!({"type": "Unconfined"})),
@@ -101,7 +101,7 @@ pub(crate) fn profile_of_annotation(annotation: &str) -> Option<Value> {
     }
 }
 
-/// Annotations that were there before a field must not contradict it.
+/// Checks that annotations do not contradict the fields that replaced them.
 pub(crate) fn match_fields(metadata: &Value, spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let value = |key: &str| view::at(metadata, &["annotations", key]).and_then(Value::as_str);
     let pod_profile = view::at(spec, &["securityContext", "seccompProfile"]);

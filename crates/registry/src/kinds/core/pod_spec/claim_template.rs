@@ -1,4 +1,4 @@
-//! Claims that are made together with their pod.
+//! Templates of claims that are created together with their pod.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -7,14 +7,14 @@ use super::{annotation, check};
 use crate::internal_types;
 use crate::kinds::core::{persistent_volume_claim, rules};
 
-/// Whether a template of a claim may be as it is.
+/// Validates a claim template.
 pub(super) fn validate(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     validate_template_metadata(template.get("metadata"), &path.child("metadata"), errors);
     let spec = template.get("spec").unwrap_or(&Value::Null);
     persistent_volume_claim::validate_spec(spec, &path.child("spec"), errors);
 }
 
-/// The metadata of a template whose object gets only the labels and annotations.
+/// Validates the metadata of a template, of which objects get only the labels and annotations.
 pub(crate) fn validate_template_metadata(metadata: Option<&Value>, path: &Path<'_>, errors: &mut ErrorList) {
     let metadata = metadata.unwrap_or(&Value::Null);
     annotation::validate_keys(metadata, &path.child("annotations"), errors);
@@ -27,7 +27,7 @@ pub(crate) fn validate_template_metadata(metadata: Option<&Value>, path: &Path<'
     }
 }
 
-/// The name of a field of ObjectMeta in messages: kube-apiserver lowers the first letter of the Go name.
+/// Name of an ObjectMeta field in messages: kube-apiserver lowers the first letter of the Go name.
 fn go_name(field: &str) -> &str {
     if field == "uid" { "uID" } else { field }
 }

@@ -1,4 +1,4 @@
-//! Containers of a pod: those that run, those that run before, and those for debugging.
+//! Containers of a pod: regular, init and ephemeral ones.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::spec::Context;
 use super::{check, env, handler, mount, resources, security};
 use crate::{internal_types, view};
 
-/// The lists of containers in the order in which upstream walks through them.
+/// The lists of containers, in the order in which kube-apiserver visits them.
 pub(crate) const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// What containers for debugging may have; all else is for those that do the work.
+/// Fields that ephemeral containers may have; all others are for regular containers.
 const EPHEMERAL_FIELDS: &[&str] = &[
     "args",
     "command",
@@ -34,7 +34,7 @@ const EPHEMERAL_FIELDS: &[&str] = &[
     "workingDir",
 ];
 
-/// Does something with each container and its path.
+/// Calls `visit` with each container and its path.
 pub(crate) fn for_each(spec: &Value, path: &Path<'_>, mut visit: impl FnMut(&Value, &Path<'_>)) {
     for list in LISTS {
         let list_path = path.child(list);
@@ -44,12 +44,12 @@ pub(crate) fn for_each(spec: &Value, path: &Path<'_>, mut visit: impl FnMut(&Val
     }
 }
 
-/// Whether a container that runs before the others stays with them.
+/// Returns true for a restartable init container (sidecar), which keeps running beside the regular ones.
 pub(crate) fn is_restartable(container: &Value) -> bool {
     view::text(container, &["restartPolicy"]) == "Always"
 }
 
-/// All containers of a spec.
+/// Validates all containers of a spec.
 pub(super) fn validate_all(context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     regular(context, &path.child("containers"), errors);
     init(context, &path.child("initContainers"), errors);
@@ -87,7 +87,7 @@ fn init(context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
         } else if !name.is_empty() {
             names.insert(name);
         }
-        // One after the other, so each has all ports for itself.
+        // Init containers run one after the other, so they cannot conflict with each other.
         host_port_conflicts(std::slice::from_ref(container), path, errors);
         if is_restartable(container) {
             handler::validate(container, context, &container_path, errors);
@@ -150,7 +150,7 @@ fn ephemeral_fields(container: &Value, path: &Path<'_>, errors: &mut ErrorList) 
     }
 }
 
-/// What all containers have in common.
+/// Validates what all containers have in common.
 fn any_container(container: &Value, context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let name = check::required(container, "name", path, errors);
     if !name.is_empty() {
@@ -172,7 +172,7 @@ fn any_container(container: &Value, context: &Context<'_>, path: &Path<'_>, erro
     }
 }
 
-/// What only pods must fulfil and templates need not.
+/// Rejects whitespace around the image. It applies to pods, but not to templates.
 pub(crate) fn untrimmed_image(container: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let image = view::text(container, &["image"]);
     if image.trim() != image {
@@ -226,7 +226,7 @@ fn host_port_conflicts(containers: &[Value], path: &Path<'_>, errors: &mut Error
     }
 }
 
-/// Upstream reports all of this about the list.
+/// Validates resize policies. kube-apiserver reports all errors at the list.
 fn resize_policy(container: &Value, context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let mut seen = BTreeSet::new();
     for (index, policy) in view::items(container, &["resizePolicy"]).iter().enumerate() {
@@ -280,7 +280,7 @@ fn restart_policy(container: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Files with variables are only read from volumes that the pod fills itself.
+/// Requires that environment files are read from volumes of type `emptyDir`.
 pub(super) fn file_references(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let volumes = view::items(spec, &["volumes"]);
     for_each(spec, path, |container, path| {

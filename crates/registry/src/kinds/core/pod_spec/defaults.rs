@@ -1,18 +1,18 @@
-//! What a pod spec has where the client left it out.
+//! Defaults of pod specs.
 
 use coracle_meta::quantity::{Quantity, Scale};
 use serde_json::{Value, json};
 
 use super::image;
 
-/// Fills in a pod template.
+/// Sets the defaults of a pod template.
 pub fn set_template_defaults(template: &mut Value) {
     let Value::Object(fields) = template else { return };
     fields.entry("metadata").or_insert_with(|| json!({}));
     set_spec_defaults(fields.entry("spec").or_insert_with(|| json!({})));
 }
 
-/// Fills in a pod spec. What only pods have by default, and templates not, is not done here.
+/// Sets the defaults of a pod spec, except those that only pods have and templates do not.
 pub fn set_spec_defaults(spec: &mut Value) {
     service_account(spec);
     default_text(spec, "dnsPolicy", "ClusterFirst");
@@ -28,7 +28,7 @@ pub fn set_spec_defaults(spec: &mut Value) {
     within(spec, "resources", set_resources_defaults);
 }
 
-/// The older name of the field is an alias; the newer one wins.
+/// Makes `serviceAccount`, the older alias, equal to `serviceAccountName`; the newer field wins.
 fn service_account(spec: &mut Value) {
     let Value::Object(fields) = spec else { return };
     let named = |name: &str| fields.get(name).filter(|value| **value != "").cloned();
@@ -78,7 +78,7 @@ fn set_resources_defaults(resources: &mut Value) {
     within(resources, "requests", round_up);
 }
 
-/// Amounts are kept to the thousandth, and in their canonical form.
+/// Rounds amounts up to thousandths and writes them in canonical form.
 fn round_up(amounts: &mut Value) {
     let Value::Object(amounts) = amounts else { return };
     for amount in amounts.values_mut() {
@@ -89,7 +89,7 @@ fn round_up(amounts: &mut Value) {
     }
 }
 
-/// An amount as it is written back.
+/// Writes an amount as it is serialized.
 fn normalize(amount: &mut Value) {
     if let Ok(quantity) = Quantity::from_json(amount) {
         *amount = quantity.to_string().into();
@@ -156,7 +156,7 @@ fn set_ephemeral_defaults(source: &mut Value) {
     });
 }
 
-/// Sources that only plugins outside of Kubernetes understand today.
+/// Sets the defaults of sources that are implemented only by plugins outside of Kubernetes today.
 fn set_plugin_defaults(volume: &mut Value) {
     within(volume, "iscsi", |source| default_text(source, "iscsiInterface", "default"));
     within(volume, "rbd", |source| {
@@ -176,26 +176,26 @@ fn set_plugin_defaults(volume: &mut Value) {
     });
 }
 
-/// Does something with each item of a list, if there is one.
+/// Applies `change` to each item of a list, if there is one.
 pub(crate) fn each(object: &mut Value, list: &str, change: impl FnMut(&mut Value)) {
     if let Some(items) = object.get_mut(list).and_then(Value::as_array_mut) {
         items.iter_mut().for_each(change);
     }
 }
 
-/// Does something with a field, if it is there.
+/// Applies `change` to a field, if it is present.
 pub(crate) fn within(object: &mut Value, field: &str, change: impl FnOnce(&mut Value)) {
     if let Some(value) = object.get_mut(field) {
         change(value);
     }
 }
 
-/// For fields that can be told from absent ones even when empty.
+/// Sets a default for a field in which an empty value differs from an absent one.
 fn default_to(object: &mut Value, name: &str, value: impl FnOnce() -> Value) {
     crate::view::set_default(object, name, value);
 }
 
-/// For texts of which the empty one means that there is none.
+/// Sets a default for a text field in which empty means absent.
 fn default_text(object: &mut Value, name: &str, value: &str) {
     if let Value::Object(fields) = object
         && fields.get(name).is_none_or(|found| *found == "")
@@ -204,7 +204,7 @@ fn default_text(object: &mut Value, name: &str, value: &str) {
     }
 }
 
-/// For numbers of which zero means that there is none.
+/// Sets a default for a number field in which zero means absent.
 fn default_number(object: &mut Value, name: &str, value: i64) {
     if let Value::Object(fields) = object
         && fields.get(name).is_none_or(|found| *found == 0)
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_template_becomes_a_whole_one() {
+    fn minimal_template_gets_all_defaults() {
         let mut template = json!({"spec": {
             "serviceAccount": "robot",
             "volumes": [{"name": "scratch"}, {"name": "config", "configMap": {"name": "c"}}],

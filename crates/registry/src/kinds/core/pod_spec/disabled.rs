@@ -1,11 +1,11 @@
-//! Fields that belong to features which are off: they are dropped as if never sent.
+//! Fields of disabled feature gates, which are dropped as if never sent.
 
 use serde_json::Value;
 
 use super::container;
 use super::defaults::{each, within};
 
-/// Drops from a spec what nobody would act on.
+/// Drops fields of disabled features, on which no component would act, from a spec.
 ///
 /// Kinds call it before they create or update an object, not when they read one.
 pub fn drop_disabled_fields(spec: &mut Value) {
@@ -23,7 +23,7 @@ pub fn drop_disabled_fields(spec: &mut Value) {
     });
 }
 
-/// With the lifecycle, if it says nothing else.
+/// Drops the stop signal, and `lifecycle` if it is empty then.
 fn drop_stop_signal(container: &mut Value) {
     let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else { return };
     if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lifecycle_that_says_nothing_else_goes_with_its_signal() {
+    fn lifecycle_with_only_a_stop_signal_is_dropped() {
         let mut spec = json!({"containers": [
             {"name": "a", "lifecycle": {"stopSignal": "SIGUSR1"}},
             {"name": "b", "lifecycle": {"stopSignal": "SIGUSR1", "preStop": {}}},

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::check;
 use crate::view;
 
-/// Fields of a pod that a variable may show.
+/// Fields of a pod that a variable may refer to.
 const FIELDS: &[&str] = &[
     "metadata.name",
     "metadata.namespace",
@@ -21,7 +21,7 @@ const FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 
-/// Fields that exist, whether or not they can be shown here.
+/// Fields that exist, whether or not they are allowed here.
 const KNOWN_FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
@@ -51,7 +51,7 @@ const RESOURCES: &[&str] = &[
 const BYTE_DIVISORS: &[&str] =
     &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-/// All variables of a container.
+/// Validates all variables of a container.
 pub(super) fn validate(container: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let env = path.child("env");
     for (index, variable) in view::items(container, &["env"]).iter().enumerate() {
@@ -95,7 +95,7 @@ fn value_from(source: &Value, has_value: bool, path: &Path<'_>, errors: &mut Err
     errors.push(FieldError::invalid(path, "", message));
 }
 
-/// Upstream reports about the list here, not about the item.
+/// Validates an item of `envFrom`. kube-apiserver reports errors at the list here, not at the item.
 fn all_from(source: &Value, index: usize, list: &Path<'_>, errors: &mut ErrorList) {
     let path = list.index(index);
     let prefix = view::text(source, &["prefix"]);
@@ -120,7 +120,7 @@ fn all_from(source: &Value, index: usize, list: &Path<'_>, errors: &mut ErrorLis
     errors.push(FieldError::invalid(list, "", message));
 }
 
-/// A reference to one of some fields of the pod.
+/// Validates a reference to one of the allowed fields of the pod.
 pub(super) fn field_reference(reference: &Value, allowed: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     for field in ["apiVersion", "fieldPath"] {
         if check::required(reference, field, path, errors).is_empty() {
@@ -145,7 +145,7 @@ pub(super) fn field_reference(reference: &Value, allowed: &[&str], path: &Path<'
     }
 }
 
-/// The field that is meant, and the key in it, if there is one.
+/// Resolves a field path to the field and the key in it, if there is one.
 fn resolve<'a>(version: &str, field: &'a str) -> Result<(&'a str, Option<&'a str>), String> {
     if version != "v1" {
         return Err(format!("unsupported pod version: {version}"));
@@ -157,14 +157,14 @@ fn resolve<'a>(version: &str, field: &'a str) -> Result<(&'a str, Option<&'a str
         };
     }
     match field {
-        // What the field was called before version 1.
+        // Name of the field before v1.
         "spec.host" => Ok(("spec.nodeName", None)),
         _ if KNOWN_FIELDS.contains(&field) => Ok((field, None)),
         _ => Err(format!("field label not supported: {field}")),
     }
 }
 
-/// A reference to what a container asks for.
+/// Validates a reference to resources of a container.
 pub(super) fn resource_reference(
     reference: &Value,
     lacks_container: bool,
@@ -202,7 +202,7 @@ fn divisor(reference: &Value, resource: &str, is_huge_pages: bool, path: &Path<'
 
 const BYTE_LIST: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
 
-/// A key of a ConfigMap or Secret.
+/// Validates a reference to a key of a ConfigMap or Secret.
 fn object_key(reference: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     check::dns_subdomain(view::text(reference, &["name"]), &path.child("name"), errors);
     let key = check::required(reference, "key", path, errors);
@@ -211,7 +211,7 @@ fn object_key(reference: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// A variable in a file of a volume.
+/// Validates a reference to a variable in a file of a volume.
 fn file_key(reference: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let key = check::required(reference, "key", path, errors);
     if !key.is_empty() {
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_of_variables() {
+    fn value_sources_are_validated() {
         let reference = |field: &str| json!({"fieldRef": {"apiVersion": "v1", "fieldPath": field}});
         for (source, expected) in [
             (reference("metadata.labels['app']"), ""),

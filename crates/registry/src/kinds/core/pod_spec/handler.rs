@@ -1,4 +1,4 @@
-//! Probes, and what is done when a container starts or stops.
+//! Probes and lifecycle hooks of containers.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -10,7 +10,7 @@ use crate::view;
 
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 
-/// The hooks and probes of a container that may have them.
+/// Validates the hooks and probes of a container that may have them.
 pub(super) fn validate(container: &Value, context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     for hook in ["postStart", "preStop"] {
         if let Some(handler) = view::at(container, &["lifecycle", hook]) {
@@ -26,7 +26,7 @@ pub(super) fn validate(container: &Value, context: &Context<'_>, path: &Path<'_>
     }
 }
 
-/// Containers that only run once may have neither.
+/// Rejects hooks and probes on containers that run only once.
 pub(super) fn forbid(container: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for field in ["lifecycle"].into_iter().chain(PROBES) {
         if container.get(field).is_some() {
@@ -63,7 +63,7 @@ fn probe(probe: &Value, field: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Exactly one of these kinds of action.
+/// Requires exactly one of these kinds of action.
 fn action(
     handler: &Value,
     kinds: &[&str],

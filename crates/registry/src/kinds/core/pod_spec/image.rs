@@ -1,15 +1,15 @@
 //! References to container images.
 
-/// The longest repository name that is well-formed, as in the library that kube-apiserver parses it with.
+/// Maximum length of a repository name, as in the library with which kube-apiserver parses references.
 const MAX_REPOSITORY_BYTES: usize = 255;
 
-/// When an image is pulled unless the client says: always if its tag can move by custom.
+/// Default pull policy of an image: `Always` for the tag `latest`, which moves by convention.
 pub(super) fn default_pull_policy(reference: &str) -> &'static str {
     if tag(reference) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
-/// The tag of an image: `latest` where neither tag nor digest is given, none where only a
-/// digest is or where the reference is malformed.
+/// The tag of an image: `latest` if neither tag nor digest is given, `None` if only a digest is given or the
+/// reference is malformed.
 fn tag(reference: &str) -> Option<&str> {
     let (name, digest) = match reference.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
@@ -30,12 +30,12 @@ fn tag(reference: &str) -> Option<&str> {
     tag.or(if digest.is_some() { None } else { Some("latest") })
 }
 
-/// Whether a reference is the hash of an image, which cannot be pulled by it.
+/// Returns true if a reference is an image ID, by which images cannot be pulled.
 fn is_image_id(reference: &str) -> bool {
     reference.len() == 64 && reference.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether a repository has a form that registries accept: an optional host, then parts in
+/// Returns true if registries accept the form of a repository: an optional host, then path components in
 /// lower case.
 fn is_repository(repository: &str) -> bool {
     let path = match repository.split_once('/') {
@@ -45,7 +45,7 @@ fn is_repository(repository: &str) -> bool {
     path.split('/').all(is_path_part)
 }
 
-/// A first part counts as a host only if it cannot be a part of a path.
+/// The first component is a host only if it cannot be a path component.
 fn is_host(part: &str) -> bool {
     let looks_like = part == "localhost"
         || part.contains(['.', ':'])
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_moving_tag_is_pulled_always() {
+    fn only_the_tag_latest_defaults_to_always() {
         let digest = format!("nginx@sha256:{}", "0".repeat(64));
         let long = "a".repeat(256);
         for (reference, policy) in [

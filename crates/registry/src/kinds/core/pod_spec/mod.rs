@@ -1,4 +1,4 @@
-//! Pod templates and pod specs: what all kinds that make pods share.
+//! Pod templates and pod specs, shared by all kinds that create pods.
 
 mod affinity;
 pub(crate) mod aggregate;
@@ -36,11 +36,11 @@ pub use warnings::{spec_warnings, template_warnings};
 
 use crate::view;
 
-/// Whether a pod template may be as it is.
+/// Validates a pod template.
 pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let metadata = template.get("metadata").unwrap_or(&Value::Null);
     let spec = template.get("spec").unwrap_or(&Value::Null);
-    // Upstream leaves the metadata out of these two paths.
+    // kube-apiserver omits `metadata` from these two paths.
     check::labels(metadata.get("labels"), &path.child("labels"), errors);
     let annotations = path.child("annotations");
     annotation::validate_keys(metadata, &annotations, errors);
@@ -54,15 +54,15 @@ pub fn validate_template(template: &Value, path: &Path<'_>, errors: &mut ErrorLi
     }
 }
 
-/// Whether the spec of a pod may be as it is.
+/// Validates the spec of a pod.
 ///
-/// The metadata is that of the pod: what some fields of the spec may be depends on its name.
-/// The spec in a template is less strictly checked, by [`validate_template`].
+/// The metadata is that of the pod: some checks of the spec depend on its name.
+/// The spec of a template is validated less strictly, by [`validate_template`].
 pub fn validate_spec(spec: &Value, metadata: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     spec::validate(spec, spec::Owner::Pod(metadata), path, errors);
 }
 
-/// The names and images of a template's containers, as table cells show them.
+/// Formats names and images of a template's containers for table cells.
 pub fn container_cells(template: &Value) -> (String, String) {
     let containers = view::items(template, &["spec", "containers"]);
     let join = |field: &str| {
@@ -72,7 +72,7 @@ pub fn container_cells(template: &Value) -> (String, String) {
     (join("name"), join("image"))
 }
 
-/// Labels, or a selector that is only labels, as table cells show them: `a=b,c=d`.
+/// Formats labels, or a selector of labels only, for a table cell: `a=b,c=d`.
 pub fn labels_cell(labels: Option<&Value>) -> String {
     let labels = labels.and_then(Value::as_object).into_iter().flatten();
     let texts: Vec<String> =
@@ -80,8 +80,8 @@ pub fn labels_cell(labels: Option<&Value>) -> String {
     if texts.is_empty() { "<none>".to_owned() } else { texts.join(",") }
 }
 
-/// Templates with one thing each that was allowed before there was a rule against it, as patches of others. They
-/// have their containers for themselves.
+/// Faults that were allowed before there was a rule against them, one per patch of a valid template. Each patch
+/// replaces the containers.
 #[cfg(any(test, feature = "samples"))]
 pub(crate) fn stored_templates() -> Vec<serde_json::Value> {
     use serde_json::json;

@@ -1,4 +1,4 @@
-//! Where volumes appear in containers.
+//! Volume mounts and block devices of containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use super::check;
 use super::spec::Context;
 use crate::view;
 
-/// Mounts and raw devices of a container.
+/// Validates volume mounts and block devices of a container.
 pub(super) fn validate(container: &Value, context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     mounts(container, context, &path.child("volumeMounts"), errors);
     devices(container, context, &path.child("volumeDevices"), errors);
 }
 
-/// Where each volume appears; of several places only the last counts here.
+/// Paths by volume name. If a volume appears several times, only the last path counts here.
 fn paths_by_name<'a>(container: &'a Value, list: &str, field: &str) -> BTreeMap<&'a str, &'a str> {
     let items = view::items(container, &[list]).iter();
     items.map(|item| (view::text(item, &["name"]), view::text(item, &[field]))).collect()
@@ -48,7 +48,7 @@ fn mounts(container: &Value, context: &Context<'_>, path: &Path<'_>, errors: &mu
     }
 }
 
-/// Upstream reports some of this about the list, not about the item.
+/// Validates the subpath. kube-apiserver reports some errors at the list, not at the item.
 fn sub_path(mount: &Value, path: &Path<'_>, list: &Path<'_>, errors: &mut ErrorList) {
     let sub_path = view::text(mount, &["subPath"]);
     check::descending_path(sub_path, &list.child("subPath"), errors);
@@ -115,7 +115,7 @@ fn devices(container: &Value, context: &Context<'_>, path: &Path<'_>, errors: &m
     }
 }
 
-/// Only claims can be raw devices.
+/// Requires a volume from a claim, since no other can be a block device.
 fn device_volume(name: &str, context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(volume) = context.volumes.get(name) else {
         return errors.push(FieldError::not_found(path, name));

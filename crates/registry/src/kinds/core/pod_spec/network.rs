@@ -1,4 +1,4 @@
-//! What a pod spec says of names, addresses and ports.
+//! DNS settings, host names and host ports of a pod spec.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -8,13 +8,13 @@ use super::check;
 use super::spec::Owner;
 use crate::view;
 
-// Limits of the resolver in libc, as upstream has them.
+// Limits of libc's resolver, as in kube-apiserver.
 const MAX_NAMESERVERS: usize = 3;
 const MAX_SEARCH_PATHS: usize = 32;
 const MAX_SEARCH_CHARACTERS: usize = 2048;
 const MAX_HOSTNAME_BYTES: usize = 64;
 
-/// With the host's network a container's port is a port of the host.
+/// Requires that host ports equal container ports if the pod uses the host's network.
 pub(super) fn host_ports(spec: &Value, owner: Owner<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     if !view::is_true(spec, &["hostNetwork"]) {
         return;
@@ -26,7 +26,7 @@ pub(super) fn host_ports(spec: &Value, owner: Owner<'_>, path: &Path<'_>, errors
         for (index, port) in view::items(container, &["ports"]).iter().enumerate() {
             let host_port = view::integer(port, &["hostPort"]).unwrap_or(0);
             let container_port = view::integer(port, &["containerPort"]).unwrap_or(0);
-            // A template's pods will get theirs by default.
+            // Pods of a template get their host ports by default.
             if (owner.is_pod() || host_port != 0) && host_port != container_port {
                 let message = "must match `containerPort` when `hostNetwork` is true";
                 errors.push(FieldError::invalid(&ports.index(index).child("hostPort"), host_port, message));

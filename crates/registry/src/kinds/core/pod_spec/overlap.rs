@@ -1,4 +1,4 @@
-//! Files of one volume that get into each other's way.
+//! Warnings about files of a volume whose paths conflict.
 
 use coracle_meta::field::quoted;
 use serde_json::Value;
@@ -17,7 +17,7 @@ impl File<'_> {
         if self.source.is_empty() { path.to_string() } else { format!("{path} ({})", self.source) }
     }
 
-    /// Whether one is the other, or the directory that the other needs.
+    /// Returns true if the paths are equal, or if one is a directory in the other.
     fn overlaps(&self, other: &Self) -> bool {
         let within = |inner: &str, outer: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -26,7 +26,7 @@ impl File<'_> {
     }
 }
 
-/// Warns of files in a volume that overlap.
+/// Warns about files in a volume that overlap.
 pub(super) fn warn(volume: &Value, warnings: &mut Vec<String>) {
     let name = quoted(view::text(volume, &["name"]));
     for (kind, title, name_field) in [
@@ -60,9 +60,9 @@ fn titled(source: &Value, title: &str, name_field: &str) -> String {
     format!("{title} {}", quoted(view::text(source, &[name_field])))
 }
 
-fn files(source: &Value, told: String) -> Vec<File<'_>> {
+fn files(source: &Value, title: String) -> Vec<File<'_>> {
     let items = view::items(source, &["items"]).iter();
-    items.map(|item| File { path: view::text(item, &["path"]), source: told.clone() }).collect()
+    items.map(|item| File { path: view::text(item, &["path"]), source: title.clone() }).collect()
 }
 
 fn projected_files(source: &Value) -> Vec<File<'_>> {
@@ -80,18 +80,18 @@ fn projected_files(source: &Value) -> Vec<File<'_>> {
 }
 
 fn overlaps(files: Vec<File<'_>>) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     let mut seen: Vec<File<'_>> = Vec::new();
     for file in files {
         let file = File { path: file.path.trim_end_matches('/'), ..file };
         if !file.path.is_empty() {
             for other in seen.iter().filter(|other| !other.path.is_empty() && file.overlaps(other)) {
-                told.push(format!("{} with {}", file.describe(), other.describe()));
+                found.push(format!("{} with {}", file.describe(), other.describe()));
             }
         }
         seen.push(file);
     }
-    told
+    found
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_cannot_be_a_directory_too() {
+    fn file_that_is_also_a_directory_causes_a_warning() {
         let volume = json!({"name": "v", "configMap": {"name": "c", "items": [
             {"key": "a", "path": "x"}, {"key": "b", "path": "x/y"}, {"key": "c", "path": "xy"}
         ]}});

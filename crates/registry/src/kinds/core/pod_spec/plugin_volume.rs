@@ -1,4 +1,4 @@
-//! Sources of volumes that storage plugins provide; most of them are history.
+//! Volume sources that storage plugins provide; most of them are obsolete.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::check;
 use crate::view;
 
-/// Whether a source of this kind may be as it is.
+/// Validates a source of this kind.
 pub(crate) fn validate(kind: &str, source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     for field in required_fields(kind) {
         check::required(source, field, path, errors);
@@ -34,7 +34,7 @@ pub(crate) fn validate(kind: &str, source: &Value, path: &Path<'_>, errors: &mut
     }
 }
 
-/// Fields that must not be empty, where that is all or the first there is to say.
+/// Required fields of sources for which these are checked first, or exclusively.
 fn required_fields(kind: &str) -> &'static [&'static str] {
     match kind {
         "gitRepo" => &["repository"],
@@ -56,7 +56,7 @@ fn required_fields(kind: &str) -> &'static [&'static str] {
 
 fn partition(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let partition = view::integer(source, &["partition"]).unwrap_or(0);
-    // Zero, which is none, is fine, though the message does not say so.
+    // Zero means no partition and is valid, although the message does not say so.
     if partition != 0 {
         check::in_range(partition, 1, 255, &path.child("partition"), errors);
     }
@@ -101,7 +101,7 @@ fn iscsi(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The node makes one name of both, which has little room.
+/// Limits the length of volume name and target portal, which the node joins into one name.
 pub(super) fn iscsi_name(volume: &str, source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let length = volume.len() + 1 + view::text(source, &["targetPortal"]).len();
     if source.get("initiatorName").is_some() && length > 64 {
@@ -110,7 +110,7 @@ pub(super) fn iscsi_name(volume: &str, source: &Value, path: &Path<'_>, errors: 
     }
 }
 
-/// The name of one end of an iSCSI connection, in one of three notations.
+/// Validates the name of an iSCSI initiator or target, which has one of three formats.
 fn initiator(value: &str, path: &Path<'_>, errors: &mut ErrorList) {
     let alphanumeric = |text: &str, length: usize| {
         text.len() == length && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -129,7 +129,7 @@ fn initiator(value: &str, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// `.2004-10.com.example:name`: a month, a domain and a name within it.
+/// Returns true for `.2004-10.com.example:name`: a month, a domain and a name within it.
 fn is_iqn(rest: &str) -> bool {
     let Some((date_and_domain, name)) = rest.split_once(':') else { return false };
     let Some(date_and_domain) = date_and_domain.strip_prefix('.') else { return false };
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plugins_say_what_they_need() {
+    fn sources_of_plugins_are_validated() {
         for (kind, source, expected) in [
             ("nfs", json!({"server": "s", "path": "/p"}), ""),
             (

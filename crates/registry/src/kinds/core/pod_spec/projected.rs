@@ -1,4 +1,4 @@
-//! Volumes made of other objects and of the pod's own fields.
+//! Projected and downward API volumes, made of other objects and of the pod's own fields.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use super::{check, env, volume};
 use crate::kinds::ratchet;
 use crate::view;
 
-/// Fields of a pod that a volume may show.
+/// Fields of a pod that a volume may contain.
 const FIELDS: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 const MIN_TOKEN_SECONDS: i64 = 10 * 60;
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
-/// Several sources in one directory.
+/// Validates a projected volume, which merges several sources into one directory.
 pub(super) fn validate(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     check::file_mode(source, "defaultMode", path, errors);
     let sources = path.child("sources");
@@ -39,16 +39,16 @@ pub(super) fn validate(source: &Value, path: &Path<'_>, errors: &mut ErrorList) 
     }
 }
 
-/// Files of all sources together: no two may have the same path.
+/// File paths of all sources together, which must be unique.
 struct Paths<'a> {
     seen: BTreeSet<&'a str>,
     path: &'a Path<'a>,
 }
 
 impl<'a> Paths<'a> {
-    fn add(&mut self, file: &'a str, told: &str, errors: &mut ErrorList) {
+    fn add(&mut self, file: &'a str, reported: &str, errors: &mut ErrorList) {
         if !file.is_empty() && !self.seen.insert(file) {
-            errors.push(FieldError::invalid(self.path, told, "conflicting duplicate paths"));
+            errors.push(FieldError::invalid(self.path, reported, "conflicting duplicate paths"));
         }
     }
 }
@@ -72,7 +72,7 @@ fn downward_items<'a>(source: &'a Value, paths: &mut Paths<'a>, path: &Path<'_>,
     }
 }
 
-/// Upstream looks for the path of the file beside the sources, not within its own.
+/// Validates a service account token. kube-apiserver reports its file path beside the sources, not within its own.
 fn service_account_token(token: &Value, volume: &Path<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let seconds = view::integer(token, &["expirationSeconds"]).unwrap_or(0);
     let seconds_path = path.child("expirationSeconds");
@@ -90,7 +90,7 @@ fn service_account_token(token: &Value, volume: &Path<'_>, path: &Path<'_>, erro
     });
 }
 
-/// Fields of the pod as files.
+/// Validates a downward API volume, whose files contain fields of the pod.
 pub(super) fn validate_downward_api(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     check::file_mode(source, "defaultMode", path, errors);
     for file in view::items(source, &["items"]) {
@@ -98,7 +98,7 @@ pub(super) fn validate_downward_api(source: &Value, path: &Path<'_>, errors: &mu
     }
 }
 
-/// The path is that of the volume: upstream does not say which of the files it is.
+/// Validates a file; `path` is that of the volume, since kube-apiserver omits the index of the file.
 fn downward_file(file: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let target = check::required(file, "path", path, errors);
     check::non_reserved_path(target, &path.child("path"), errors);

@@ -1,4 +1,4 @@
-//! What containers and pods ask for and may use at most.
+//! Resource requests and limits of containers and pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::{aggregate, check};
 use crate::kinds::ratchet;
 use crate::view;
 
-/// Names without a prefix that mean something somewhere.
+/// Resource names without a prefix that are valid in some context.
 const STANDARD: &[&str] = &[
     "cpu",
     "memory",
@@ -48,41 +48,41 @@ const COUNTED: &[&str] = &[
     "services.loadbalancers",
 ];
 
-/// Whether it is a resource of pages of some size.
+/// Returns true for huge pages of any size.
 pub(crate) fn is_huge_pages(resource: &str) -> bool {
     resource.starts_with("hugepages-")
 }
 
-/// Whether Kubernetes itself defines it.
+/// Returns true if Kubernetes itself defines the resource.
 fn is_native(resource: &str) -> bool {
     !resource.contains('/') || resource.contains("kubernetes.io/")
 }
 
-/// Whether a device plugin or a node's owner defines it.
+/// Returns true for an extended resource, which a device plugin or an administrator defines.
 pub(crate) fn is_extended(resource: &str) -> bool {
     !is_native(resource)
         && !resource.starts_with("requests.")
         && name::qualified_name(&format!("requests.{resource}")).is_empty()
 }
 
-/// Whether more may be promised than there is.
+/// Returns true if nodes may be overcommitted on the resource.
 pub(crate) fn may_be_overcommitted(resource: &str) -> bool {
     is_native(resource) && !is_huge_pages(resource)
 }
 
-/// Whether a pod as a whole may ask for it.
+/// Returns true if the resource can be set at pod level.
 pub(crate) fn is_pod_level(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || is_huge_pages(resource)
 }
 
-/// Amounts by name; what is no amount is left out.
+/// Returns amounts by resource name; invalid amounts are omitted.
 pub(crate) fn amounts<'a>(resources: &'a Value, list: &str) -> BTreeMap<&'a str, Quantity> {
     view::fields(resources, &[list])
         .filter_map(|(name, amount)| Some((name.as_str(), Quantity::from_json(amount).ok()?)))
         .collect()
 }
 
-/// Whether an amount may be as it is: not negative, and whole where it counts things.
+/// Validates an amount: not negative, and an integer for countable resources.
 pub(crate) fn validate_amount(resource: &str, amount: &Quantity, path: &Path<'_>, errors: &mut ErrorList) {
     if amount.sign() < 0 {
         errors.push(FieldError::invalid(path, amount.to_string(), check::NEGATIVE));
@@ -93,7 +93,7 @@ pub(crate) fn validate_amount(resource: &str, amount: &Quantity, path: &Path<'_>
     }
 }
 
-/// What a container asks for.
+/// Validates the resources of a container.
 pub(super) fn validate_container(
     resources: &Value,
     claims: &BTreeSet<&str>,
@@ -104,12 +104,12 @@ pub(super) fn validate_container(
     claim_names(resources, claims, &path.child("claims"), errors);
 }
 
-/// What running a pod costs beyond its containers.
+/// Validates the overhead, which is the cost of running a pod beyond its containers.
 pub(super) fn validate_overhead(overhead: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     requirements(&serde_json::json!({"limits": overhead}), container_name, path, errors);
 }
 
-/// What a pod asks for as a whole.
+/// Validates the resources at pod level.
 pub(super) fn validate_pod_level(context: &Context<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(resources) = context.spec.get("resources") else { return };
     let path = path.child("resources");
@@ -227,7 +227,7 @@ fn within_limit(
     }
 }
 
-/// Pages come whole.
+/// Requires a multiple of the page size.
 fn divisible(resource: &str, amount: &Quantity, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(size) = resource.strip_prefix("hugepages-") else { return };
     let size = size.parse::<Quantity>().ok().filter(|size| size.sign() > 0 && size.milli_value() % 1000 == 0);
@@ -248,7 +248,7 @@ fn claim_names(resources: &Value, claims: &BTreeSet<&str>, path: &Path<'_>, erro
             continue;
         }
         if seen.contains(&(name, "")) {
-            // The claim as a whole was named before.
+            // An earlier item names the claim as a whole.
             errors.push(FieldError::duplicate(&path, name));
         } else {
             if !request.is_empty() {
@@ -263,15 +263,16 @@ fn claim_names(resources: &Value, claims: &BTreeSet<&str>, path: &Path<'_>, erro
             seen.insert((name, request));
         }
         if !claims.contains(name) {
-            let known = claims.iter().copied().collect::<Vec<_>>().join(", ");
-            let end = if known.is_empty() { " which is empty".to_owned() } else { format!(": {known}") };
+            let available = claims.iter().copied().collect::<Vec<_>>().join(", ");
+            let end =
+                if available.is_empty() { " which is empty".to_owned() } else { format!(": {available}") };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{end}");
             errors.push(FieldError { detail, ..FieldError::not_found(&path, name) });
         }
     }
 }
 
-/// The whole must be enough for its parts.
+/// Checks that the resources at pod level are sufficient for the containers.
 fn consistency(spec: &Value, resources: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let (limits, requests) = (amounts(resources, "limits"), amounts(resources, "requests"));
     let requests_path = path.child("requests");

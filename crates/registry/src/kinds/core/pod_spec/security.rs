@@ -1,4 +1,4 @@
-//! What processes in a pod may do, and as whom.
+//! Security contexts of pods and containers.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const MAX_SYSCTL_BYTES: usize = 253;
 const MAX_PROFILE_BYTES: usize = 4095;
 const SYSCTL_REGEX: &str = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// Parameters of the kernel that are one per IPC namespace.
+/// Sysctls of the IPC namespace.
 const IPC_SYSCTLS: &[&str] = &[
     "kernel.sem",
     "kernel.shm",
@@ -27,7 +27,7 @@ const IPC_SYSCTLS: &[&str] = &[
     "kernel.msgmni",
 ];
 
-/// The part for the whole pod.
+/// Validates the security context of a pod.
 pub(super) fn validate_pod(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(context) = spec.get("securityContext") else { return };
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
@@ -48,11 +48,11 @@ pub(super) fn validate_pod(spec: &Value, path: &Path<'_>, errors: &mut ErrorList
     windows::options(context, &path.child("windowsOptions"), errors);
     app_armor(context, &path.child("appArmorProfile"), errors);
     check::one_of_if_set(context, "supplementalGroupsPolicy", &["Merge", "Strict"], path, errors);
-    // The other policy belongs to a feature that is off.
+    // The other policy belongs to a feature gate that is off.
     check::one_of_if_set(context, "seLinuxChangePolicy", &["Recursive"], path, errors);
 }
 
-/// The part for one container.
+/// Validates the security context of a container.
 pub(super) fn validate_container(context: &Value, host_users: bool, path: &Path<'_>, errors: &mut ErrorList) {
     for field in ["runAsUser", "runAsGroup"] {
         check::identity(context, field, path, errors);
@@ -71,7 +71,7 @@ pub(super) fn validate_container(context: &Value, host_users: bool, path: &Path<
     app_armor(context, &path.child("appArmorProfile"), errors);
 }
 
-/// Whoever has all rights already cannot be kept from gaining more.
+/// Rejects `allowPrivilegeEscalation: false` for containers that already have all privileges.
 fn escalation(context: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if view::at(context, &["allowPrivilegeEscalation"]) != Some(&Value::Bool(false)) {
         return;
@@ -133,8 +133,8 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= MAX_SYSCTL_BYTES && name.split(['.', '/']).all(fits)
 }
 
-/// The name with dots. The first separator tells how it is written; the other one may stand
-/// in its parts.
+/// Converts a sysctl name to dots as separators. The first separator determines the notation; the other character may
+/// occur within the parts.
 fn dotted(name: &str) -> String {
     match name.find(['.', '/']) {
         Some(at) if name.as_bytes()[at] == b'/' => name
@@ -218,15 +218,16 @@ fn app_armor(context: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Users of its own do not go together with other namespaces of the host.
+/// Rejects host namespaces in a pod with its own user namespace.
 pub(super) fn host_users(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     if spec.get("hostUsers") != Some(&Value::Bool(false)) {
         return;
     }
     let message = "when `hostUsers` is false";
-    for (field, told) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+    for (field, reported) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")]
+    {
         if view::is_true(spec, &[field]) {
-            errors.push(FieldError::forbidden(&path.child(told), message));
+            errors.push(FieldError::forbidden(&path.child(reported), message));
         }
     }
     container::for_each(spec, path, |container, path| {
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_sysctls() {
+    fn sysctl_names_are_validated() {
         for good in ["a", "kernel.shm_rmid_forced", "net/ipv4/conf/eth0.1/forwarding", "net.core.somaxconn"] {
             assert!(is_sysctl(good), "{good}");
         }

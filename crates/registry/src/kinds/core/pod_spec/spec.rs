@@ -1,4 +1,4 @@
-//! Pod specs: the order in which their parts are checked, and the parts that are small.
+//! Pod specs: the order in which their parts are validated, and the small parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use super::{
 };
 use crate::{internal_types, view};
 
-/// Whose spec it is.
+/// The object that a spec belongs to.
 #[derive(Clone, Copy)]
 pub(crate) enum Owner<'a> {
-    /// That of a pod with this metadata.
+    /// A pod with this metadata.
     Pod(&'a Value),
-    /// That of a template, from which pods are still to be made.
+    /// A template, from which pods are created.
     Template,
 }
 
 impl<'a> Owner<'a> {
-    /// The name of the pod; empty where it is not known.
+    /// Name of the pod; empty if it is unknown.
     pub(crate) fn name(self) -> &'a str {
         match self {
             Self::Pod(metadata) => view::text(metadata, &["name"]),
@@ -28,7 +28,7 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// Whether this is a pod and not only a template of one.
+    /// Returns true for a pod, false for a template.
     pub(crate) fn is_pod(self) -> bool {
         matches!(self, Self::Pod(_))
     }
@@ -39,20 +39,20 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// What the checks of containers need to know of the spec around them.
+/// Parts of a spec on which the validation of its containers depends.
 pub(crate) struct Context<'a> {
     pub(crate) spec: &'a Value,
-    /// Volumes that are fine, by name.
+    /// Valid volumes by name.
     pub(crate) volumes: BTreeMap<&'a str, &'a Value>,
-    /// The names of the pod's resource claims.
+    /// Names of the pod's resource claims.
     pub(crate) claims: BTreeSet<&'a str>,
-    /// How long a pod may take to end.
+    /// `terminationGracePeriodSeconds` of the pod.
     pub(crate) grace_period_s: Option<i64>,
-    /// Whether users in the pod are those of the node.
+    /// True if the pod uses the user namespace of the node.
     pub(crate) host_users: bool,
 }
 
-/// Everything that is wrong with a spec.
+/// Validates a spec.
 pub(crate) fn validate(spec: &Value, owner: Owner<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let grace_period_s = view::integer(spec, &["terminationGracePeriodSeconds"]);
     if grace_period_s.is_none() {
@@ -157,7 +157,7 @@ fn gates(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Names of other objects and of the pod's host.
+/// Validates names of other objects, and the host name of the pod.
 fn names(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let subdomain = |field: &str, errors: &mut ErrorList| {
         let name = view::text(spec, &[field]);

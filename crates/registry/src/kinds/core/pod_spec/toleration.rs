@@ -1,4 +1,4 @@
-//! Taints that a pod puts up with.
+//! Tolerations of pods.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::name;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::check;
 use crate::view;
 
-/// Whether tolerations may be as they are.
+/// Validates tolerations.
 pub fn validate_tolerations(tolerations: &[Value], path: &Path<'_>, errors: &mut ErrorList) {
     for (index, toleration) in tolerations.iter().enumerate() {
         validate_one(toleration, &path.index(index), errors);
@@ -50,7 +50,7 @@ fn value(operator: &str, value: &str, path: &Path<'_>, errors: &mut ErrorList) {
                 errors.push(FieldError::invalid(path, value, message));
             }
         }
-        // Known, but only with a feature that is off; so the message offers them.
+        // Operators of a feature gate that is off; the message lists them nevertheless.
         "Lt" | "Gt" => {
             let allowed = &["Equal", "Exists", "Lt", "Gt"];
             errors.push(FieldError::not_supported(path, BadValue::named(operator), allowed));

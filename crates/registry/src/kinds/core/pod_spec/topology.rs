@@ -1,4 +1,4 @@
-//! How pods are spread over nodes and zones.
+//! Topology spread constraints of pods.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::kinds::core::label_selector;
 use crate::kinds::ratchet;
 use crate::view;
 
-/// Whether a spec's constraints may be as they are.
+/// Validates the topology spread constraints of a spec.
 pub(super) fn validate(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let constraints = view::items(spec, &["topologySpreadConstraints"]);
     for (index, constraint) in constraints.iter().enumerate() {
@@ -43,7 +43,7 @@ fn validate_one(constraint: &Value, rest: &[Value], path: &Path<'_>, errors: &mu
     if let Some(selector) = constraint.get("labelSelector") {
         let mut found = ErrorList::new();
         label_selector::validate(selector, &path.child("labelSelector"), &mut found);
-        // Not the same rule as elsewhere: all of the selector was once not looked at.
+        // A ratchet of its own: the whole selector was once not validated here.
         let spread = |error| FieldError { ratchet: Some(ratchet::SPREAD_SELECTOR), ..error };
         errors.extend(found.into_iter().map(spread));
     }

@@ -11,7 +11,7 @@ use super::spec::Owner;
 use super::{check, claim_template, plugin_volume, projected};
 use crate::view;
 
-/// Where volumes come from, in the order in which they are looked for.
+/// Volume sources, in the order in which they are checked.
 const SOURCES: &[&str] = &[
     "emptyDir",
     "hostPath",
@@ -48,7 +48,7 @@ const SOURCES: &[&str] = &[
 const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// Checks all volumes; returns those that are fine, by name.
+/// Validates all volumes. Returns the valid ones by name.
 pub(super) fn validate_all<'a>(
     spec: &'a Value,
     owner: Owner<'_>,
@@ -81,7 +81,7 @@ pub(super) fn validate_all<'a>(
     accepted
 }
 
-/// The claims that will be made for ephemeral volumes, as far as their names are known.
+/// Names of the claims that will be created for ephemeral volumes; empty if the pod has no name yet.
 fn created_claims(volumes: &[Value], owner: Owner<'_>) -> BTreeSet<String> {
     if owner.name().is_empty() {
         return BTreeSet::new();
@@ -90,13 +90,13 @@ fn created_claims(volumes: &[Value], owner: Owner<'_>) -> BTreeSet<String> {
     ephemeral.map(|volume| format!("{}-{}", owner.name(), view::text(volume, &["name"]))).collect()
 }
 
-/// A volume must have one source and no other.
+/// Requires exactly one source.
 fn source(volume: &Value, owner: Owner<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let mut found = false;
     for kind in SOURCES {
         let Some(source) = volume.get(kind) else { continue };
         if found {
-            // Upstream names these two so.
+            // Field names in messages of kube-apiserver.
             let field = match *kind {
                 "cephfs" => "cephFS",
                 "downwardAPI" => "downwarAPI",
@@ -105,7 +105,7 @@ fn source(volume: &Value, owner: Owner<'_>, path: &Path<'_>, errors: &mut ErrorL
             let message = "may not specify more than 1 volume type";
             errors.push(FieldError::forbidden(&path.child(field), message));
         } else {
-            // And this one so, once it is looked into.
+            // Field name in messages of kube-apiserver about the source's own fields.
             let field = if *kind == "gcePersistentDisk" { "persistentDisk" } else { kind };
             one_source(kind, source, owner, &path.child(field), errors);
             if *kind == "ephemeral" {
@@ -159,7 +159,7 @@ fn host_path(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Keys of a ConfigMap or Secret as files.
+/// Validates keys of a ConfigMap or Secret that become files.
 fn keys(source: &Value, name_field: &str, path: &Path<'_>, errors: &mut ErrorList) {
     check::required(source, name_field, path, errors);
     check::file_mode(source, "defaultMode", path, errors);
@@ -169,7 +169,7 @@ fn keys(source: &Value, name_field: &str, path: &Path<'_>, errors: &mut ErrorLis
     }
 }
 
-/// One key as a file.
+/// Validates one key that becomes a file.
 pub(super) fn key_to_path(item: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     check::required(item, "key", path, errors);
     let target = check::required(item, "path", path, errors);
@@ -187,7 +187,7 @@ fn csi(source: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// The name of a CSI driver.
+/// Validates the name of a CSI driver.
 fn csi_driver_name(driver: &str, path: &Path<'_>, errors: &mut ErrorList) {
     if driver.is_empty() {
         return errors.push(FieldError::required(path, ""));
@@ -205,7 +205,7 @@ fn image(source: &Value, owner: Owner<'_>, path: &Path<'_>, errors: &mut ErrorLi
     check::one_of(source, "pullPolicy", &["Always", "IfNotPresent", "Never"], path, errors);
 }
 
-/// The claim for an ephemeral volume is named after the pod and the volume.
+/// Validates the name of the claim for an ephemeral volume, which consists of the names of pod and volume.
 fn claim_name(volume: &Value, owner: Owner<'_>, path: &Path<'_>, errors: &mut ErrorList) {
     let name = view::text(volume, &["name"]);
     if owner.name().is_empty() || name.is_empty() {

@@ -1,4 +1,4 @@
-//! What clients should know about a pod although it is allowed.
+//! Warnings about pods that are valid but questionable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const USE_SECCOMP_FIELD: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
-/// Labels of nodes that have other names by now, and annotations that nobody reads any more.
+/// Deprecated node labels and the text of their warnings; annotations without effect follow.
 const OLD_LABELS: &[(&str, &str)] = &[
     ("app.kubernetes.io/created-by", "deprecated since v1.9"),
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
@@ -65,14 +65,14 @@ const OLD_VOLUMES: &[(&str, &str, &str)] = &[
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// What a client should know about a template although it is allowed.
+/// Returns warnings about a valid pod template.
 pub fn template_warnings(template: &Value, path: &Path<'_>) -> Vec<String> {
     let metadata = template.get("metadata").unwrap_or(&Value::Null);
     let spec = template.get("spec").unwrap_or(&Value::Null);
     spec_warnings(spec, metadata, path)
 }
 
-/// The same for a pod, whose path is [`Path::NIL`].
+/// Returns warnings about a valid pod, whose path is [`Path::NIL`].
 pub fn spec_warnings(spec: &Value, metadata: &Value, path: &Path<'_>) -> Vec<String> {
     let spec_path = path.child("spec");
     let annotations = path.child("metadata.annotations");
@@ -163,9 +163,9 @@ fn node_term(term: &Value, check_values: bool, path: &Path<'_>, warnings: &mut V
 fn volumes(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     let volumes = view::items(spec, &["volumes"]);
     for (index, volume) in volumes.iter().enumerate() {
-        for (field, told, message) in OLD_VOLUMES {
+        for (field, reported, message) in OLD_VOLUMES {
             if volume.get(field).is_some() {
-                warnings.push(format!("{}: {message}", path.index(index).child(told)));
+                warnings.push(format!("{}: {message}", path.index(index).child(reported)));
             }
         }
         for list in ["requests", "limits"] {
@@ -217,7 +217,7 @@ fn fractions_of(amounts: &Value, resources: &[&str], path: &Path<'_>, warnings: 
     }
 }
 
-/// Annotations in place of which there are fields now.
+/// Warns about annotations that fields have replaced.
 fn profiles(spec: &Value, metadata: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     let annotations = path.child("metadata.annotations");
     let has = |key: &str| view::at(metadata, &["annotations", key]).is_some();
@@ -266,14 +266,14 @@ fn containers(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
     });
 }
 
-/// A second definition is fine if it adds to the first.
+/// Returns true if a variable hides an earlier one of the same name, instead of extending its value.
 fn hides_previous(name: &str, variable: &Value) -> bool {
     let reference = format!("$({name})");
     let value = view::text(variable, &["value"]);
     variable.get("valueFrom").is_some() || value == reference || !value.contains(&reference)
 }
 
-/// A port of a container, as far as others can get into its way.
+/// A port of a container, with the fields by which ports can conflict.
 struct Port {
     path: String,
     name: String,
@@ -297,7 +297,7 @@ impl Port {
         }
     }
 
-    /// What is wrong with having both, if anything is.
+    /// Returns how two ports conflict, if they do.
     fn clash(&self, other: &Self) -> Option<&'static str> {
         if self.container_port != other.container_port || self.protocol != other.protocol {
             None
@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_but_allowed() {
+    fn questionable_fields_cause_warnings() {
         let template = json!({"spec": {
             "nodeSelector": {"beta.kubernetes.io/os": "linux"},
             "terminationGracePeriodSeconds": -1,

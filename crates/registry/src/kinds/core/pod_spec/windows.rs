@@ -1,4 +1,4 @@
-//! What concerns pods for Windows, and the operating system in general.
+//! Windows pods, and the operating system of pods in general.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use serde_json::Value;
@@ -11,7 +11,7 @@ const MAX_DOMAIN_BYTES: usize = 256;
 const MAX_USER_BYTES: usize = 104;
 const NOT_FOR_WINDOWS: &str = "cannot be set for a windows pod";
 
-/// The options for Windows in a security context.
+/// Validates the Windows options of a security context.
 pub(super) fn options(context: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(options) = context.get("windowsOptions") else { return };
     if let Some(name) = options.get("gmsaCredentialSpecName").and_then(Value::as_str) {
@@ -85,7 +85,7 @@ fn is_dns(domain: &str) -> bool {
     })
 }
 
-/// Processes of the host: all containers are such, or none.
+/// Requires that all containers are host process containers, or none.
 pub(super) fn host_process(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let of = |context: Option<&Value>| {
         let context = context?;
@@ -119,7 +119,7 @@ pub(super) fn host_process(spec: &Value, path: &Path<'_>, errors: &mut ErrorList
     }
 }
 
-/// Each operating system has fields that mean nothing to the other.
+/// Rejects fields that do not apply to the pod's operating system.
 pub(super) fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     let Some(system) = spec.get("os") else { return };
     match check::required(system, "name", &path.child("os"), errors) {
@@ -142,8 +142,8 @@ fn linux(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     });
 }
 
-/// Fields for the whole pod, in the order in which they are reported; those that stand in
-/// the security context and those that stand beside it.
+/// Fields at pod level, in the order in which they are reported. The flag is true for fields of the security context,
+/// and false for fields beside it.
 const POD_FIELDS: &[(&str, bool)] = &[
     ("appArmorProfile", true),
     ("seLinuxOptions", true),
@@ -181,7 +181,7 @@ fn windows(spec: &Value, path: &Path<'_>, errors: &mut ErrorList) {
         let value = if *in_context { view::at(spec, &["securityContext", field]) } else { spec.get(field) };
         let is_unset = match value {
             None => true,
-            // These cannot be told from absent ones.
+            // In these fields, these values equal absent.
             Some(Value::Bool(set)) => !set && matches!(*field, "hostPID" | "hostIPC"),
             Some(Value::Array(items)) => items.is_empty() && *field == "sysctls",
             Some(_) => false,
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_users() {
+    fn run_as_user_names_are_validated() {
         for good in ["ContainerUser", "NT AUTHORITY\\SYSTEM", "example.com\\bob"] {
             assert!(user_name(good).is_empty(), "{good}");
         }

@@ -1,4 +1,4 @@
-//! Addresses and families of a service: whether they fit together, and whether they may change.
+//! Cluster IPs and IP families of a service: their consistency, and their updates.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::kinds::ratchet;
 
 const ONCE_SET: &str = "may not change once set";
 
-/// Checks addresses, families and the policy that chooses between them.
+/// Validates cluster IPs, IP families and the IP family policy.
 pub(super) fn validate(service: &Value, errors: &mut ErrorList) {
     if spec::is_external_name(service) {
         return;
@@ -27,7 +27,11 @@ pub(super) fn validate(service: &Value, errors: &mut ErrorList) {
     }
     let valid = check_ips(&ips, &path, errors);
     if ips.len() > 2 {
-        errors.push(FieldError::invalid(&path, shown(service, "clusterIPs"), "may only hold up to 2 values"));
+        errors.push(FieldError::invalid(
+            &path,
+            bad_value(service, "clusterIPs"),
+            "may only hold up to 2 values",
+        ));
     }
     if !valid {
         return;
@@ -35,18 +39,18 @@ pub(super) fn validate(service: &Value, errors: &mut ErrorList) {
     let families: BTreeSet<_> = ips.iter().filter_map(|ip| spec::family_of(ip)).collect();
     if ips.len() > 1 && families.len() < 2 {
         let detail = "may specify no more than one IP for each IP family";
-        errors.push(FieldError::invalid(&path, shown(service, "clusterIPs"), detail));
+        errors.push(FieldError::invalid(&path, bad_value(service, "clusterIPs"), detail));
     }
     if !spec::is_headless(service) {
         check_match(&ips, &spec::texts(service, "ipFamilies"), &path, errors);
     }
 }
 
-fn shown(service: &Value, field: &str) -> BadValue {
+fn bad_value(service: &Value, field: &str) -> BadValue {
     spec::field(service, field).map_or(BadValue::Json("null".to_owned()), BadValue::json)
 }
 
-/// The singular is the first of the plural.
+/// Requires that `clusterIP` is the first of `clusterIPs`.
 fn check_first(service: &Value, ips: &[&str], path: &Path<'_>, errors: &mut ErrorList) {
     let ip = spec::text(service, "clusterIP");
     let detail = match (ip, ips.first()) {
@@ -59,7 +63,7 @@ fn check_first(service: &Value, ips: &[&str], path: &Path<'_>, errors: &mut Erro
         (ip, Some(first)) if ip == *first => return,
         _ => "first value must match `clusterIP`",
     };
-    errors.push(FieldError::invalid(path, shown(service, "clusterIPs"), detail));
+    errors.push(FieldError::invalid(path, bad_value(service, "clusterIPs"), detail));
 }
 
 fn check_families(service: &Value, path: &Path<'_>, errors: &mut ErrorList) {
@@ -73,7 +77,7 @@ fn check_families(service: &Value, path: &Path<'_>, errors: &mut ErrorList) {
     }
 }
 
-/// Checks each address; whether all are fine.
+/// Validates each address. Returns true if all are valid.
 fn check_ips(ips: &[&str], path: &Path<'_>, errors: &mut ErrorList) -> bool {
     let mut valid = true;
     for (index, ip) in ips.iter().enumerate() {
@@ -99,25 +103,25 @@ fn check_match(ips: &[&str], families: &[&str], path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Checks that a first address and family stay, and that a second one goes only on demand.
+/// Checks that the primary address and family do not change, and that secondary ones are released only on request.
 pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut ErrorList) {
     if spec::is_external_name(new) || spec::is_external_name(old) {
         return;
     }
     let headless = (spec::is_headless(new), spec::is_headless(old));
     if headless != (true, true) {
-        check_ips_stay(new, old, errors);
+        check_ips_unchanged(new, old, errors);
     }
     if headless == (false, false) {
-        check_families_stay(new, old, errors);
+        check_families_unchanged(new, old, errors);
     }
 }
 
-fn check_ips_stay(new: &Value, old: &Value, errors: &mut ErrorList) {
+fn check_ips_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
     let (ips, before) = (spec::texts(new, "clusterIPs"), spec::texts(old, "clusterIPs"));
     let path = Path::root("spec.clusterIPs");
     let mut refuse = |index: usize, detail: &str| {
-        errors.push(FieldError::invalid(&path.index(index), shown(new, "clusterIPs"), detail));
+        errors.push(FieldError::invalid(&path.index(index), bad_value(new, "clusterIPs"), detail));
     };
     if ips.len() == before.len() {
         for index in (0..ips.len()).filter(|index| ips[*index] != before[*index]) {
@@ -135,12 +139,12 @@ fn check_ips_stay(new: &Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-fn check_families_stay(new: &Value, old: &Value, errors: &mut ErrorList) {
+fn check_families_unchanged(new: &Value, old: &Value, errors: &mut ErrorList) {
     let (families, before) = (spec::texts(new, "ipFamilies"), spec::texts(old, "ipFamilies"));
     let path = Path::root("spec.ipFamilies");
     let path = path.index(0);
     let mut refuse = |value_of: &str, detail: &str| {
-        errors.push(FieldError::invalid(&path, shown(new, value_of), detail));
+        errors.push(FieldError::invalid(&path, bad_value(new, value_of), detail));
     };
     if families.len() == before.len() {
         for _ in families.iter().zip(&before).filter(|(family, before)| family != before) {
@@ -155,7 +159,7 @@ fn check_families_stay(new: &Value, old: &Value, errors: &mut ErrorList) {
     if let (Some(family), Some(before)) = (families.first(), before.first())
         && family != before
     {
-        // The value is that of another field; clients know it so.
+        // As in kube-apiserver, the message contains the value of another field.
         refuse("clusterIPs", ONCE_SET);
     }
     if released && families.len() == 1 {
@@ -167,7 +171,7 @@ fn require_single_stack(service: &Value, released: &str, errors: &mut ErrorList)
     if spec::text(service, "ipFamilyPolicy") != "SingleStack" {
         let detail = format!("must be set to 'SingleStack' when releasing the secondary {released}");
         let path = Path::root("spec.ipFamilyPolicy");
-        errors.push(FieldError::invalid(&path, shown(service, "ipFamilyPolicy"), detail));
+        errors.push(FieldError::invalid(&path, bad_value(service, "ipFamilyPolicy"), detail));
     }
 }
 
@@ -177,19 +181,19 @@ mod tests {
 
     use super::*;
 
-    fn complaints(new: Value, old: Value) -> Vec<String> {
+    fn validation_errors(new: Value, old: Value) -> Vec<String> {
         let mut errors = ErrorList::new();
         validate_update(&json!({"spec": new}), &json!({"spec": old}), &mut errors);
         errors.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn the_first_address_stays() {
+    fn primary_address_is_immutable() {
         let one = json!({"clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"]});
         let two = json!({"clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"]});
-        assert!(complaints(two.clone(), one.clone()).is_empty());
+        assert!(validation_errors(two.clone(), one.clone()).is_empty());
         assert_eq!(
-            complaints(one.clone(), two.clone()),
+            validation_errors(one.clone(), two.clone()),
             [
                 "spec.ipFamilyPolicy: Invalid value: null: must be set to 'SingleStack' when releasing the secondary clusterIP",
                 "spec.ipFamilyPolicy: Invalid value: null: must be set to 'SingleStack' when releasing the secondary ipFamily",
@@ -197,20 +201,20 @@ mod tests {
         );
         let mut single = one.clone();
         single["ipFamilyPolicy"] = "SingleStack".into();
-        assert!(complaints(single, two).is_empty());
+        assert!(validation_errors(single, two).is_empty());
         assert_eq!(
-            complaints(json!({"clusterIPs": ["10.0.0.2"], "ipFamilies": ["IPv4"]}), one.clone()),
+            validation_errors(json!({"clusterIPs": ["10.0.0.2"], "ipFamilies": ["IPv4"]}), one.clone()),
             [r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.2"]: may not change once set"#]
         );
         assert_eq!(
-            complaints(json!({"ipFamilies": ["IPv4"]}), one.clone()),
+            validation_errors(json!({"ipFamilies": ["IPv4"]}), one.clone()),
             ["spec.clusterIPs[0]: Invalid value: null: primary clusterIP can not be unset"]
         );
-        assert!(complaints(json!({"type": "ExternalName"}), one).is_empty());
+        assert!(validation_errors(json!({"type": "ExternalName"}), one).is_empty());
     }
 
     #[test]
-    fn addresses_and_families_fit_together() {
+    fn addresses_must_match_families() {
         let check = |spec: Value| {
             let mut errors = ErrorList::new();
             validate(&json!({"spec": spec}), &mut errors);

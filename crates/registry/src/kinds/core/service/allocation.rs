@@ -1,6 +1,6 @@
-//! What a write to a service needs from the pools of addresses and node ports.
+//! Cluster IPs and node ports that a write to a service must allocate.
 //!
-//! These functions only say what is wanted and put in what was found; the pools are elsewhere.
+//! These functions only compute requests and set results; the pools are elsewhere.
 //! They rely on preparation, which makes the singular and the plural of addresses agree and
 //! carries over what was allocated, and on families having been decided.
 
@@ -9,36 +9,36 @@ use serde_json::Value;
 use super::{families, spec};
 use crate::view;
 
-/// An address that a service needs.
+/// Request for a cluster IP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WantedClusterIp {
-    /// Where in `clusterIPs` it goes.
+    /// Index in `clusterIPs`.
     pub(super) index: usize,
     /// `IPv4` or `IPv6`.
     pub(super) family: String,
-    /// The one that the client asks for; else any.
+    /// The address that the client requests; `None` for any.
     pub(super) requested: Option<String>,
 }
 
-/// A node port that a service needs.
+/// Request for a node port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WantedNodePort {
-    /// Where it goes.
-    pub(super) place: PortPlace,
-    /// The one that the client asks for; else any.
+    /// The field that the port is for.
+    pub(super) target: PortTarget,
+    /// The port that the client requests; `None` for any.
     pub(super) requested: Option<i64>,
 }
 
-/// Where a node port goes.
+/// The field that a node port is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PortPlace {
-    /// To these of the service's ports; several if they differ only in the protocol.
+pub(super) enum PortTarget {
+    /// These indexes of the service's ports; several if they differ only in the protocol.
     Ports(Vec<usize>),
-    /// To the health check.
+    /// `healthCheckNodePort`.
     HealthCheck,
 }
 
-/// The addresses that a service needs to become what it is to become.
+/// Returns the cluster IPs that a write to a service must allocate.
 pub(super) fn wanted_cluster_ips(service: &Value, old: Option<&Value>) -> Vec<WantedClusterIp> {
     if spec::is_external_name(service) || spec::is_headless(service) {
         return Vec::new();
@@ -67,11 +67,11 @@ fn missing_from(service: &Value, start: usize) -> Vec<WantedClusterIp> {
         .collect()
 }
 
-/// Puts an address into its place; places are to be filled in order.
+/// Sets a cluster IP; indexes must be set in ascending order.
 pub(super) fn set_cluster_ip(service: &mut Value, index: usize, ip: &str) {
     let mut ips: Vec<String> = spec::texts(service, "clusterIPs").into_iter().map(str::to_owned).collect();
     match ips.get_mut(index) {
-        Some(place) => ip.clone_into(place),
+        Some(target) => ip.clone_into(target),
         None => ips.push(ip.to_owned()),
     }
     spec::set(service, "clusterIPs", ips);
@@ -80,7 +80,7 @@ pub(super) fn set_cluster_ip(service: &mut Value, index: usize, ip: &str) {
     }
 }
 
-/// The node ports that a service needs to become what it is to become.
+/// Returns the node ports that a write to a service must allocate.
 pub(super) fn wanted_node_ports(service: &Value, old: Option<&Value>) -> Vec<WantedNodePort> {
     let mut wanted = match old {
         _ if !spec::uses_node_ports(service) => Vec::new(),
@@ -89,19 +89,19 @@ pub(super) fn wanted_node_ports(service: &Value, old: Option<&Value>) -> Vec<Wan
     };
     if spec::needs_health_check(service) && !old.is_some_and(spec::needs_health_check) {
         let requested = Some(spec::health_check_port(service)).filter(|port| *port != 0);
-        wanted.push(WantedNodePort { place: PortPlace::HealthCheck, requested });
+        wanted.push(WantedNodePort { target: PortTarget::HealthCheck, requested });
     }
     wanted
 }
 
-/// Ports of one number share a node port, so that one number serves several protocols.
+/// Ports with the same number share a node port, so that one number serves several protocols.
 fn for_new_ports(service: &Value) -> Vec<WantedNodePort> {
     let ports = spec::ports(service);
     let number = |port: &Value| view::integer(port, &["port"]).unwrap_or(0);
     let mut wanted: Vec<(i64, Vec<usize>, Option<i64>)> = Vec::new();
     for (index, port) in ports.iter().enumerate() {
-        let asked = Some(spec::node_port(port)).filter(|port| *port != 0);
-        if asked.is_none() && !spec::allocates_node_ports(service) {
+        let requested_port = Some(spec::node_port(port)).filter(|port| *port != 0);
+        if requested_port.is_none() && !spec::allocates_node_ports(service) {
             continue;
         }
         let shared = wanted.iter().position(|(shared, ..)| *shared == number(port));
@@ -111,14 +111,14 @@ fn for_new_ports(service: &Value) -> Vec<WantedNodePort> {
                 let requested = same_number.map(spec::node_port).find(|port| *port != 0);
                 wanted.push((number(port), vec![index], requested));
             }
-            Some((_, indexes, _)) if asked.is_none() => indexes.push(index),
-            Some((_, _, requested)) if *requested == asked => {}
-            Some(_) => wanted.push((number(port), vec![index], asked)),
+            Some((_, indexes, _)) if requested_port.is_none() => indexes.push(index),
+            Some((_, _, requested)) if *requested == requested_port => {}
+            Some(_) => wanted.push((number(port), vec![index], requested_port)),
         }
     }
     wanted
         .into_iter()
-        .map(|(_, indexes, requested)| WantedNodePort { place: PortPlace::Ports(indexes), requested })
+        .map(|(_, indexes, requested)| WantedNodePort { target: PortTarget::Ports(indexes), requested })
         .collect()
 }
 
@@ -133,16 +133,16 @@ fn for_changed_ports(service: &Value, held: &[i64]) -> Vec<WantedNodePort> {
             }
             port => Some(port),
         };
-        wanted.push(WantedNodePort { place: PortPlace::Ports(vec![index]), requested });
+        wanted.push(WantedNodePort { target: PortTarget::Ports(vec![index]), requested });
     }
     wanted
 }
 
-/// Puts a node port into its place.
-pub(super) fn set_node_port(service: &mut Value, place: &PortPlace, node_port: i64) {
-    match place {
-        PortPlace::HealthCheck => spec::set(service, "healthCheckNodePort", node_port),
-        PortPlace::Ports(indexes) => {
+/// Sets a node port.
+pub(super) fn set_node_port(service: &mut Value, target: &PortTarget, node_port: i64) {
+    match target {
+        PortTarget::HealthCheck => spec::set(service, "healthCheckNodePort", node_port),
+        PortTarget::Ports(indexes) => {
             for (index, port) in spec::ports_mut(service).iter_mut().enumerate() {
                 if indexes.contains(&index) {
                     port["nodePort"] = node_port.into();
@@ -152,7 +152,7 @@ pub(super) fn set_node_port(service: &mut Value, place: &PortPlace, node_port: i
     }
 }
 
-/// The addresses that a service holds, to be given back when it is gone.
+/// Returns the cluster IPs that a service holds, to be released with it.
 pub(super) fn held_cluster_ips(service: &Value) -> Vec<String> {
     if spec::is_external_name(service) || spec::is_headless(service) {
         return Vec::new();
@@ -160,7 +160,7 @@ pub(super) fn held_cluster_ips(service: &Value) -> Vec<String> {
     spec::texts(service, "clusterIPs").into_iter().map(str::to_owned).collect()
 }
 
-/// The node ports that a service holds, to be given back when it is gone.
+/// Returns the node ports that a service holds, to be released with it.
 pub(super) fn held_node_ports(service: &Value) -> Vec<i64> {
     let mut held = spec::node_ports(service);
     if spec::needs_health_check(service) {
@@ -180,15 +180,15 @@ mod tests {
     }
 
     fn any(indexes: &[usize]) -> WantedNodePort {
-        WantedNodePort { place: PortPlace::Ports(indexes.to_vec()), requested: None }
+        WantedNodePort { target: PortTarget::Ports(indexes.to_vec()), requested: None }
     }
 
-    fn asked(index: usize, port: i64) -> WantedNodePort {
-        WantedNodePort { place: PortPlace::Ports(vec![index]), requested: Some(port) }
+    fn requested_port(index: usize, port: i64) -> WantedNodePort {
+        WantedNodePort { target: PortTarget::Ports(vec![index]), requested: Some(port) }
     }
 
     #[test]
-    fn a_new_service_gets_an_address_of_each_family() {
+    fn new_service_wants_an_address_of_each_family() {
         let mut new = service(json!({"ipFamilies": ["IPv4", "IPv6"], "clusterIPs": ["10.0.0.1"]}));
         let wanted = wanted_cluster_ips(&new, None);
         let found: Vec<_> = wanted.iter().map(|wanted| wanted.requested.as_deref()).collect();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_and_go_with_families_and_type() {
+    fn wanted_addresses_depend_on_families_and_type() {
         let one = service(json!({"clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"]}));
         let two = service(json!({"clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"]}));
         let external = service(json!({"type": "ExternalName"}));
@@ -216,17 +216,17 @@ mod tests {
     }
 
     #[test]
-    fn ports_of_one_number_share_a_node_port() {
+    fn ports_with_the_same_number_share_a_node_port() {
         let ports = json!([{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}, {"port": 80, "nodePort": 30080}]);
         let mut new = service(json!({"type": "NodePort", "ports": ports}));
         let wanted = wanted_node_ports(&new, None);
-        assert_eq!(wanted, [any(&[0, 1]), asked(2, 30080)]);
-        set_node_port(&mut new, &wanted[0].place, 30053);
+        assert_eq!(wanted, [any(&[0, 1]), requested_port(2, 30080)]);
+        set_node_port(&mut new, &wanted[0].target, 30053);
         assert_eq!(spec::node_ports(&new), [30053, 30053, 30080]);
     }
 
     #[test]
-    fn node_ports_come_and_go_with_ports_and_type() {
+    fn wanted_node_ports_depend_on_ports_and_type() {
         let old = service(
             json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}, {"port": 2, "nodePort": 30002}]}),
         );
@@ -234,18 +234,18 @@ mod tests {
             json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}, {"port": 3}, {"port": 4, "nodePort": 30004}]}),
         );
         let wanted = wanted_node_ports(&new, Some(&old));
-        assert_eq!(wanted, [any(&[1]), asked(2, 30004)]);
+        assert_eq!(wanted, [any(&[1]), requested_port(2, 30004)]);
         let plain = service(json!({"type": "ClusterIP", "ports": [{"port": 1}]}));
         assert_eq!(wanted_node_ports(&plain, Some(&old)), []);
     }
 
     #[test]
-    fn health_checks_have_a_port_of_their_own() {
+    fn local_load_balancer_wants_a_health_check_port() {
         let local = service(
             json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30009}),
         );
         let cluster = service(json!({"type": "LoadBalancer", "externalTrafficPolicy": "Cluster"}));
-        let health_check = WantedNodePort { place: PortPlace::HealthCheck, requested: Some(30009) };
+        let health_check = WantedNodePort { target: PortTarget::HealthCheck, requested: Some(30009) };
         assert_eq!(wanted_node_ports(&local, None), [health_check]);
         assert_eq!(wanted_node_ports(&cluster, Some(&local)), []);
         assert_eq!(held_node_ports(&local), [30009]);

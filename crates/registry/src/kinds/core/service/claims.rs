@@ -1,5 +1,5 @@
-//! What a service holds for itself alone: its addresses, which are IPAddress objects, and its
-//! node ports, which nobody sees.
+//! Claims of a service: its cluster IPs, which are IPAddress objects, and its node ports, which are hidden
+//! from clients.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use coracle_meta::name;
 use serde_json::{Value, json};
 
 use super::allocation::{
-    PortPlace, WantedClusterIp, WantedNodePort, held_cluster_ips, held_node_ports, set_cluster_ip,
+    PortTarget, WantedClusterIp, WantedNodePort, held_cluster_ips, held_node_ports, set_cluster_ip,
     set_node_port, wanted_cluster_ips, wanted_node_ports,
 };
 use super::{init_ip_families, spec};
@@ -18,10 +18,10 @@ use crate::kinds::networking::ip_address;
 use crate::network::AddressRange;
 use crate::view;
 
-/// Among which claims node ports are.
+/// Group of the claims of node ports.
 const NODE_PORTS: &str = "nodeports";
 
-/// The prefix of the keys of node ports.
+/// Key prefix of the claims of node ports.
 pub(crate) const NODE_PORTS_PREFIX: &str = "claims/nodeports/";
 
 const ADDRESS_TAKEN: &str = "provided IP is already allocated";
@@ -29,31 +29,31 @@ const ADDRESS_ELSEWHERE: &str = "the provided network does not match the current
 const PORT_TAKEN: &str = "provided port is already allocated";
 const FULL: &str = "range is full";
 
-/// Chooses families, addresses and node ports, as far as the service has none yet.
+/// Chooses IP families, and allocates cluster IPs and node ports that the service does not have yet.
 pub(super) fn allocate(new: &mut Value, old: Option<&Value>, pool: &mut Pool<'_>) -> Result<(), Unallocated> {
     let errors = init_ip_families(new, old, &pool.network().families());
     if !errors.is_empty() {
         return Err(errors.into());
     }
-    let asked: Vec<String> = spec::texts(new, "clusterIPs").into_iter().map(str::to_owned).collect();
+    let requested_ips: Vec<String> = spec::texts(new, "clusterIPs").into_iter().map(str::to_owned).collect();
     for wanted in wanted_cluster_ips(new, old) {
-        let ip = cluster_ip(new, &wanted, &asked, pool)?;
+        let ip = cluster_ip(new, &wanted, &requested_ips, pool)?;
         set_cluster_ip(new, wanted.index, &ip);
     }
     let mut highest = None;
     for wanted in wanted_node_ports(new, old) {
         let port = match (wanted.requested, highest) {
-            // What kube-apiserver's allocator guesses in a dry run.
+            // The guess of kube-apiserver's allocator in a dry run.
             (None, Some(highest)) if pool.is_dry_run() => 0.max(highest) + 1,
             _ => node_port(&wanted, pool)?,
         };
         highest = highest.max(Some(port));
-        set_node_port(new, &wanted.place, port);
+        set_node_port(new, &wanted.target, port);
     }
     Ok(())
 }
 
-/// What a service holds.
+/// Returns the allocations that a service holds.
 pub(super) fn claims(service: &Value) -> Vec<Allocation> {
     let addresses = held_cluster_ips(service);
     let addresses = addresses.iter().map(|ip| address_claim(service, &canonical(ip)));
@@ -65,7 +65,7 @@ pub(super) fn claims(service: &Value) -> Vec<Allocation> {
 fn cluster_ip(
     service: &Value,
     wanted: &WantedClusterIp,
-    asked: &[String],
+    requested_ips: &[String],
     pool: &mut Pool<'_>,
 ) -> Result<String, Unallocated> {
     let full = || {
@@ -91,13 +91,13 @@ fn cluster_ip(
     };
     let refused = |reason: &str| {
         let detail = format!("failed to allocate IP {ip}: {reason}");
-        FieldError::invalid(&Path::root("spec.clusterIPs"), BadValue::json(&asked.into()), detail)
+        FieldError::invalid(&Path::root("spec.clusterIPs"), BadValue::json(&requested_ips.into()), detail)
     };
     let address = name::parse_ip_sloppy(ip);
     let range = address.and_then(|address| ranges.iter().find(|range| range.contains(address)));
     let Some(range) = range else {
         pool.failed = ranges.first().map(|range| of_range(range, true));
-        // In a dry run kube-apiserver asks the allocator of one range and not the one that knows them all.
+        // In a dry run kube-apiserver uses the allocator of one range instead of the one for all ranges.
         return Err(match ranges.first().filter(|_| pool.is_dry_run()) {
             Some(range) => refused(&format!(
                 "the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}"
@@ -123,7 +123,7 @@ fn node_port(wanted: &WantedNodePort, pool: &mut Pool<'_>) -> Result<i64, Unallo
             Some(_) => pool.allocated.push(allocation),
             None => pool.failed = Some(allocation),
         }
-        return picked.map(|index| ports.port(index)).ok_or_else(|| no_port_left(&wanted.place));
+        return picked.map(|index| ports.port(index)).ok_or_else(|| no_port_left(&wanted.target));
     };
     let allocation = MeteredAllocation { source: AllocationSource::NodePorts, is_requested: true };
     // kube-apiserver's allocator does not check the range in a dry run.
@@ -136,11 +136,11 @@ fn node_port(wanted: &WantedNodePort, pool: &mut Pool<'_>) -> Result<i64, Unallo
         return Ok(port);
     };
     pool.failed = Some(allocation);
-    Err(match &wanted.place {
-        PortPlace::HealthCheck => Unallocated::Exhausted(format!(
+    Err(match &wanted.target {
+        PortTarget::HealthCheck => Unallocated::Exhausted(format!(
             "failed to allocate requested HealthCheck NodePort {port}: {reason}"
         )),
-        PortPlace::Ports(indexes) => {
+        PortTarget::Ports(indexes) => {
             let path = Path::root("spec.ports");
             let path = path.index(indexes.first().copied().unwrap_or(0));
             FieldError::invalid(&path.child("nodePort"), port, reason).into()
@@ -148,10 +148,10 @@ fn node_port(wanted: &WantedNodePort, pool: &mut Pool<'_>) -> Result<i64, Unallo
     })
 }
 
-fn no_port_left(place: &PortPlace) -> Unallocated {
-    Unallocated::Exhausted(match place {
-        PortPlace::HealthCheck => format!("failed to allocate a HealthCheck NodePort 0: {FULL}"),
-        PortPlace::Ports(_) => format!("failed to allocate a nodePort: {FULL}"),
+fn no_port_left(target: &PortTarget) -> Unallocated {
+    Unallocated::Exhausted(match target {
+        PortTarget::HealthCheck => format!("failed to allocate a HealthCheck NodePort 0: {FULL}"),
+        PortTarget::Ports(_) => format!("failed to allocate a nodePort: {FULL}"),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Which families a service gets addresses of, on a cluster that has some.
+//! IP families of a service, which depend on those of the cluster.
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ const SINGLE: &str = "SingleStack";
 const REQUIRE_DUAL: &str = "RequireDualStack";
 const PREFER_DUAL: &str = "PreferDualStack";
 
-/// Completes `ipFamilyPolicy` and `ipFamilies`, given the families that the cluster has, the
-/// usual one first. To be called before addresses are allocated; whatever it finds wrong
-/// refuses the write.
+/// Completes `ipFamilyPolicy` and `ipFamilies`; `configured` has the families of the cluster, the
+/// primary one first. Must be called before addresses are allocated; any returned error rejects
+/// the write.
 pub(super) fn init_ip_families(service: &mut Value, old: Option<&Value>, configured: &[&str]) -> ErrorList {
     if spec::is_external_name(service) || old.is_some_and(|old| keeps_dual_stack(service, old)) {
         return ErrorList::new();
@@ -25,13 +25,13 @@ pub(super) fn init_ip_families(service: &mut Value, old: Option<&Value>, configu
     if let Some(old) = old {
         release_second(service, old, &mut errors);
     }
-    refuse_two_of_one(service, &mut errors);
+    reject_second_values(service, &mut errors);
     infer_families(service, configured, &mut errors);
     if !errors.is_empty() {
         return errors;
     }
     if spec::text(service, "clusterIP") == spec::NONE && has_no_selector(service) {
-        // Nobody knows which families its endpoints will have.
+        // The families of its endpoints are unknown.
         complete_families(service, configured, true);
         return errors;
     }
@@ -42,8 +42,8 @@ pub(super) fn init_ip_families(service: &mut Value, old: Option<&Value>, configu
     errors
 }
 
-/// Whether nothing changes for a service that takes two families where it can: it does not
-/// gain or lose one because the cluster did.
+/// Returns true if nothing changes for a service with `PreferDualStack`: it does not gain or lose a family because the
+/// cluster did.
 pub(super) fn keeps_dual_stack(service: &Value, old: &Value) -> bool {
     let old_policy = spec::text(old, "ipFamilyPolicy");
     spec::text(service, "ipFamilyPolicy") == PREFER_DUAL
@@ -78,7 +78,7 @@ fn refuse_policy(service: &Value, detail: &str, errors: &mut ErrorList) {
     errors.push(FieldError::invalid(&Path::root("spec.ipFamilyPolicy"), policy, detail));
 }
 
-/// A service that is to have one family loses its second address, if that is all that changed.
+/// Releases the secondary address of a service that becomes single-stack, if nothing else changed.
 fn release_second(service: &mut Value, old: &Value, errors: &mut ErrorList) {
     let single = spec::text(service, "ipFamilyPolicy") == SINGLE;
     for (field, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
@@ -95,7 +95,7 @@ fn release_second(service: &mut Value, old: &Value, errors: &mut ErrorList) {
     }
 }
 
-fn refuse_two_of_one(service: &Value, errors: &mut ErrorList) {
+fn reject_second_values(service: &Value, errors: &mut ErrorList) {
     if spec::text(service, "ipFamilyPolicy") != SINGLE {
         return;
     }
@@ -108,7 +108,7 @@ fn refuse_two_of_one(service: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Families follow from the addresses that a client asks for.
+/// Derives families from the addresses that the client requests.
 fn infer_families(service: &mut Value, configured: &[&str], errors: &mut ErrorList) {
     let mut families: Vec<String> =
         spec::texts(service, "ipFamilies").into_iter().map(str::to_owned).collect();
@@ -143,7 +143,7 @@ fn check_configured(service: &Value, configured: &[&str], errors: &mut ErrorList
     }
 }
 
-/// Adds the usual family where there is none, and the other one where there can be two.
+/// Adds the primary family if there is none, and the other one if two are possible.
 fn complete_families(service: &mut Value, configured: &[&str], two_possible: bool) {
     let mut families = spec::texts(service, "ipFamilies");
     if families.is_empty() {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cluster_decides_what_the_client_left_open() {
+    fn families_default_to_those_of_the_cluster() {
         let one = init(json!({}), None, &["IPv4"]).unwrap();
         assert_eq!(one, json!({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]}));
         let prefer = json!({"ipFamilyPolicy": "PreferDualStack"});
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn headless_services_without_selector_may_have_any_family() {
+    fn headless_service_without_selector_may_have_any_family() {
         let headless = json!({"clusterIP": "None", "clusterIPs": ["None"]});
         let spec = init(headless.clone(), None, &["IPv4"]).unwrap();
         assert_eq!(spec["ipFamilyPolicy"], "RequireDualStack");
@@ -194,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn families_follow_from_addresses() {
-        let asked = json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]});
-        assert_eq!(init(asked.clone(), None, &["IPv4", "IPv6"]).unwrap()["ipFamilies"], json!(["IPv6"]));
-        let refused = init(asked, None, &["IPv4"]).unwrap_err();
+    fn families_are_inferred_from_requested_addresses() {
+        let requested = json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]});
+        assert_eq!(init(requested.clone(), None, &["IPv4", "IPv6"]).unwrap()["ipFamilies"], json!(["IPv6"]));
+        let refused = init(requested, None, &["IPv4"]).unwrap_err();
         assert!(refused.contains("IPv6 is not configured on this cluster"), "{refused}");
     }
 
     #[test]
-    fn single_stack_releases_the_second_address() {
+    fn single_stack_releases_the_secondary_address() {
         let old = json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"});
         let mut new = old.clone();
         new["ipFamilyPolicy"] = "SingleStack".into();
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(
             init(old.clone(), Some(old.clone()), &["IPv4"]).unwrap(),
             old,
-            "nothing asked, nothing changed"
+            "nothing requested, nothing changed"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! Service: one name and address for some pods.
+//! Service: a stable name and address for a set of pods.
 //!
-//! A service's fields hang together: its type decides which others apply, and addresses and
-//! node ports come from pools. What is wanted of them is said in `allocation`, and taken in
-//! `claims`.
+//! A service's fields depend on each other: its type determines which others apply, and addresses
+//! and node ports come from pools. `allocation` computes what a write must allocate, `claims`
+//! allocates it.
 
 mod addresses;
 mod allocation;
@@ -30,12 +30,12 @@ use crate::kinds::networking::service_cidr::ServiceCidr;
 use crate::view;
 
 use families::init_ip_families;
-use transition::{keep_allocated, unite_cluster_ips};
+use transition::{carry_over_allocated, sync_cluster_ips};
 
-/// How long a client stays with an endpoint unless the service says otherwise.
+/// Default timeout of session affinity by client IP.
 const AFFINITY_SECONDS: i64 = 10_800;
 
-/// The kind.
+/// [`Kind`] of Service objects.
 pub struct Service;
 
 static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
@@ -55,12 +55,12 @@ static DECLARATION: LazyLock<Declaration> = LazyLock::new(|| Declaration {
     selectable_fields: texts(&["spec.clusterIP", "spec.type"]),
     columns: vec![
         Column::name(),
-        Column::text("Type", "how it is reached"),
-        Column::text("Cluster-IP", "its address within the cluster"),
-        Column::text("External-IP", "its addresses outside of the cluster"),
-        Column::text("Port(s)", "its ports, with those of the nodes"),
+        Column::text("Type", "type of the service"),
+        Column::text("Cluster-IP", "cluster IP address"),
+        Column::text("External-IP", "external IP addresses"),
+        Column::text("Port(s)", "ports and node ports"),
         Column::age(),
-        Column::text("Selector", "the labels of its pods").wide(),
+        Column::text("Selector", "label selector of the pods").wide(),
     ],
     storage_version_hash: "0/CO1lhkEBI=".into(),
     reports_changes_first: true,
@@ -92,12 +92,12 @@ impl Kind for Service {
 
     fn prepare_for_create(&self, object: &mut Value, _now: Time) {
         rules::set_load_balancer_default(object);
-        unite_cluster_ips(object);
+        sync_cluster_ips(object);
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
-        keep_allocated(new, old);
-        transition::drop_what_no_longer_applies(new, old);
+        carry_over_allocated(new, old);
+        transition::drop_inapplicable_fields(new, old);
     }
 
     fn ranges_from(&self) -> Option<&'static dyn Kind> {
@@ -142,10 +142,10 @@ impl Kind for Service {
             view::name(object).into(),
             spec::service_type(object).into(),
             (*cluster_ips.first().unwrap_or(&"<none>")).into(),
-            shown_external_ips(object).into(),
-            shown_ports(object).into(),
+            external_ips_cell(object).into(),
+            ports_cell(object).into(),
             view::age(object, now),
-            rules::shown_labels(object, &["spec", "selector"]).into(),
+            rules::labels_cell(object, &["spec", "selector"]).into(),
         ]
     }
 
@@ -194,7 +194,7 @@ fn default_policies(service: &mut Value) {
         spec::set(service, "externalTrafficPolicy", "Cluster");
     }
     match spec::service_type(service) {
-        // It says nothing for these, and upstream hides it.
+        // The field has no effect for this type, and kube-apiserver hides it.
         "ExternalName" => spec::remove(service, "internalTrafficPolicy"),
         "ClusterIP" | "NodePort" | "LoadBalancer"
             if spec::field(service, "internalTrafficPolicy").is_none() =>
@@ -218,12 +218,12 @@ fn default_ip_modes(service: &mut Value) {
     }
 }
 
-fn shown_external_ips(service: &Value) -> String {
+fn external_ips_cell(service: &Value) -> String {
     let external = spec::texts(service, "externalIPs").join(",");
     match spec::service_type(service) {
         "ClusterIP" | "NodePort" => rules::or(external, "<none>"),
         "LoadBalancer" => {
-            let balancer = rules::shown_load_balancer(service);
+            let balancer = rules::load_balancer_cell(service);
             let both: Vec<_> = [balancer, external].into_iter().filter(|part| !part.is_empty()).collect();
             rules::or(both.join(","), "<pending>")
         }
@@ -232,8 +232,8 @@ fn shown_external_ips(service: &Value) -> String {
     }
 }
 
-fn shown_ports(service: &Value) -> String {
-    let shown = |port: &Value| {
+fn ports_cell(service: &Value) -> String {
+    let format_port = |port: &Value| {
         let number = view::integer(port, &["port"]).unwrap_or(0);
         let protocol = view::text(port, &["protocol"]);
         match spec::node_port(port) {
@@ -241,7 +241,7 @@ fn shown_ports(service: &Value) -> String {
             _ => format!("{number}/{protocol}"),
         }
     };
-    let ports: Vec<_> = spec::ports(service).iter().map(shown).collect();
+    let ports: Vec<_> = spec::ports(service).iter().map(format_port).collect();
     rules::or(ports.join(","), "<none>")
 }
 
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_show_addresses_and_ports() {
+    fn table_row_shows_addresses_and_ports() {
         let cells = |spec: Value, ingress: Value| {
             Service.cells(&json!({"spec": spec, "status": {"loadBalancer": {"ingress": ingress}}}), 0)
         };
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn only_load_balancers_have_a_status() {
+    fn load_balancer_status_requires_the_type() {
         let check = |service_type: &str, ingress: Value| {
             let service =
                 json!({"spec": {"type": service_type}, "status": {"loadBalancer": {"ingress": [ingress]}}});
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn deprecated_and_ignored_fields_are_warned_of() {
+    fn deprecated_and_ignored_fields_cause_warnings() {
         let warnings = |spec: Value| Service.warnings(&json!({"spec": spec}), None);
         assert!(warnings(json!({"type": "ClusterIP", "sessionAffinity": "None"})).is_empty());
         assert_eq!(

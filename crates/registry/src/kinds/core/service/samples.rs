@@ -1,4 +1,4 @@
-//! Examples of services.
+//! Sample services.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn with(spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "sample", "namespace": "default"}, "spec": spec})
 }
 
-/// With one port, so that there is nothing wrong with those.
+/// A service with one valid port and additional fields.
 fn with_port(extra: Value) -> Value {
     let mut spec = json!({"ports": [{"port": 80}]});
     if let (Value::Object(fields), Value::Object(extra)) = (&mut spec, extra) {
@@ -41,13 +41,13 @@ pub(super) fn stored_samples() -> Vec<Stored> {
 
 pub(super) fn warned_samples() -> Vec<Warned> {
     let close = with(json!({"trafficDistribution": "PreferClose"}));
-    let close_told = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+    let close_warning = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "::ffff:10.0.0.1"}]}}});
     let status_told = "status.loadBalancer.ingress[0]: non-standard IP address \"::ffff:10.0.0.1\" is invalid: \
                        use \"10.0.0.1\"";
     vec![
-        Warned::created(close.clone(), &[close_told]),
-        Warned::updated(close.clone(), close.clone(), &[close_told]),
+        Warned::created(close.clone(), &[close_warning]),
+        Warned::updated(close.clone(), close.clone(), &[close_warning]),
         Warned::status(merged(&close, &status), &[status_told]),
     ]
 }
@@ -183,7 +183,7 @@ fn invalid() -> Vec<Refused> {
 fn updates() -> Vec<Value> {
     vec![
         json!({"spec": {"selector": {"app": "other"}}}),
-        // What the server chose may be left out.
+        // Values that the server allocated may be omitted.
         json!({"spec": {"clusterIP": null, "clusterIPs": null, "healthCheckNodePort": null}}),
         json!({"spec": {"type": "ClusterIP", "loadBalancerSourceRanges": null, "externalIPs": null}}),
         json!({"spec": {"type": "ExternalName", "externalName": "example.com", "loadBalancerSourceRanges": null}}),

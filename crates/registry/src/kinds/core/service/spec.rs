@@ -1,24 +1,24 @@
-//! Reading and writing a service's `spec`.
+//! Access to fields of a service's `spec`.
 
 use coracle_meta::name;
 use serde_json::Value;
 
 use crate::view;
 
-/// The address of a service that has none.
+/// Value of `clusterIP` in headless services.
 pub(super) const NONE: &str = "None";
 
-/// A text of the `spec`; empty if it is absent.
+/// Returns a text of the `spec`; empty if it is absent.
 pub(super) fn text<'a>(service: &'a Value, field: &str) -> &'a str {
     view::text(service, &["spec", field])
 }
 
-/// The texts of a list of the `spec`.
+/// Returns the texts of a list of the `spec`.
 pub(super) fn texts<'a>(service: &'a Value, field: &str) -> Vec<&'a str> {
     view::items(service, &["spec", field]).iter().filter_map(Value::as_str).collect()
 }
 
-/// Anything of the `spec`.
+/// Returns any field of the `spec`.
 pub(super) fn field<'a>(service: &'a Value, field: &str) -> Option<&'a Value> {
     view::at(service, &["spec", field])
 }
@@ -48,39 +48,37 @@ pub(super) fn is_load_balancer(service: &Value) -> bool {
     service_type(service) == "LoadBalancer"
 }
 
-/// Whether nodes may listen for it.
+/// Returns true if the type has node ports.
 pub(super) fn uses_node_ports(service: &Value) -> bool {
     ["NodePort", "LoadBalancer"].contains(&service_type(service))
 }
 
-/// Whether it gets a node port for each port that does not ask for one.
+/// Returns true if a node port is allocated for each port that does not request one.
 pub(super) fn allocates_node_ports(service: &Value) -> bool {
     let wanted = field(service, "allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true);
     service_type(service) == "NodePort" || is_load_balancer(service) && wanted
 }
 
-/// Whether nodes answer on a port of their own whether they have an endpoint of it.
+/// Returns true if nodes serve a health check on a port of its own, which reports whether they have local endpoints.
 pub(super) fn needs_health_check(service: &Value) -> bool {
     is_load_balancer(service) && text(service, "externalTrafficPolicy") == "Local"
 }
 
-/// Whether it can be reached from outside the cluster.
+/// Returns true if the service is reachable from outside the cluster.
 pub(super) fn is_externally_accessible(service: &Value) -> bool {
     uses_node_ports(service)
         || service_type(service) == "ClusterIP" && !texts(service, "externalIPs").is_empty()
 }
 
-/// Whether it has no address by intention.
+/// Returns true for a headless service, which has no address by intention.
 pub(super) fn is_headless(service: &Value) -> bool {
     texts(service, "clusterIPs") == [NONE]
 }
 
-/// Its ports.
 pub(super) fn ports(service: &Value) -> &[Value] {
     view::items(service, &["spec", "ports"])
 }
 
-/// Its ports, to be changed.
 pub(super) fn ports_mut(service: &mut Value) -> &mut [Value] {
     match service.pointer_mut("/spec/ports") {
         Some(Value::Array(ports)) => ports,
@@ -88,27 +86,27 @@ pub(super) fn ports_mut(service: &mut Value) -> &mut [Value] {
     }
 }
 
-/// The node port of a port; 0 if there is none.
+/// Node port of a port; 0 if there is none.
 pub(super) fn node_port(port: &Value) -> i64 {
     view::integer(port, &["nodePort"]).unwrap_or(0)
 }
 
-/// All node ports of its ports.
+/// Node ports of all ports.
 pub(super) fn node_ports(service: &Value) -> Vec<i64> {
     ports(service).iter().map(node_port).filter(|port| *port != 0).collect()
 }
 
-/// The node port of the health check; 0 if there is none.
+/// Node port of the health check; 0 if there is none.
 pub(super) fn health_check_port(service: &Value) -> i64 {
     view::integer(service, &["spec", "healthCheckNodePort"]).unwrap_or(0)
 }
 
-/// `IPv4` or `IPv6`, if it is an address.
+/// `IPv4` or `IPv6`; `None` if the text is not an address.
 pub(super) fn family_of(ip: &str) -> Option<&'static str> {
     name::parse_ip_sloppy(ip).map(|ip| if ip.is_ipv4() { "IPv4" } else { "IPv6" })
 }
 
-/// The family that a family is not.
+/// The opposite IP family.
 pub(super) fn other_family(family: &str) -> &'static str {
     if family == "IPv4" { "IPv6" } else { "IPv4" }
 }

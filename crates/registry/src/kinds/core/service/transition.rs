@@ -1,7 +1,7 @@
-//! What changes along with a service when it changes.
+//! Fields that change along with a service's other fields when it is created or updated.
 //!
-//! Its fields depend on each other and some are filled in by the server, so that what a client
-//! leaves out, or leaves as it was, does not always mean what it says.
+//! Its fields depend on each other and some are set by the server, so a value that a client
+//! omits, or leaves unchanged, is not always the desired one.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use super::spec;
 use crate::kinds::core::rules::same;
 use crate::view;
 
-/// Makes the singular and the plural of a new service's addresses agree.
-pub(super) fn unite_cluster_ips(service: &mut Value) {
+/// Makes `clusterIP` and `clusterIPs` of a new service agree.
+pub(super) fn sync_cluster_ips(service: &mut Value) {
     let ip = spec::text(service, "clusterIP").to_owned();
     if !ip.is_empty() && spec::texts(service, "clusterIPs").is_empty() {
         spec::set(service, "clusterIPs", json!([ip]));
     }
 }
 
-/// Carries over what the server once chose for a service and the client did not repeat, so
-/// that the same manifest can be sent twice.
-pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
+/// Carries over values that the server allocated and the client does not repeat, so that the
+/// same manifest can be applied twice.
+pub(super) fn carry_over_allocated(new: &mut Value, old: &Value) {
     if !spec::is_external_name(old) && !spec::is_external_name(new) {
         keep_if_absent(new, old, "clusterIP");
         keep_if_absent(new, old, "clusterIPs");
@@ -43,7 +43,7 @@ fn keep_if_absent(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Ports keep their node port by name, unless another port took it.
+/// Ports keep their node port by name, unless another port has taken it.
 fn keep_node_ports(new: &mut Value, old: &Value) {
     let taken: BTreeSet<i64> = spec::node_ports(new).into_iter().collect();
     for port in spec::ports_mut(new) {
@@ -59,7 +59,7 @@ fn keep_node_ports(new: &mut Value, old: &Value) {
     }
 }
 
-/// A client that knows only the singular changed only that, or left the plural out.
+/// Makes `clusterIPs` follow `clusterIP`: older clients change only the latter, or omit the former.
 fn follow_cluster_ip(new: &mut Value, old: &Value) {
     let ip = spec::text(new, "clusterIP").to_owned();
     if ip == spec::text(old, "clusterIP") {
@@ -76,9 +76,8 @@ fn follow_cluster_ip(new: &mut Value, old: &Value) {
     }
 }
 
-/// Drops what no longer applies to the type that a service gets, as far as the client did not
-/// touch it.
-pub(super) fn drop_what_no_longer_applies(new: &mut Value, old: &Value) {
+/// Drops fields that do not apply to the new type of a service, unless the client changed them.
+pub(super) fn drop_inapplicable_fields(new: &mut Value, old: &Value) {
     if !spec::is_external_name(old) && spec::is_external_name(new) {
         if unchanged(new, old, "clusterIP") && unchanged(new, old, "clusterIPs") {
             spec::remove(new, "clusterIP");
@@ -115,7 +114,7 @@ fn drop_unchanged(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Ports may come and go along with the type, as long as no node port is new.
+/// Drops the node ports of a service whose new type has none, unless one of them is new.
 fn drop_node_ports(new: &mut Value, old: &Value) {
     let before: BTreeSet<i64> = spec::node_ports(old).into_iter().collect();
     if spec::node_ports(new).iter().all(|port| before.contains(port)) {
@@ -131,35 +130,38 @@ fn drop_node_ports(new: &mut Value, old: &Value) {
 mod tests {
     use super::*;
 
-    fn kept(new: Value, old: Value) -> Value {
+    fn carried_over(new: Value, old: Value) -> Value {
         let mut new = json!({"spec": new});
-        keep_allocated(&mut new, &json!({"spec": old}));
+        carry_over_allocated(&mut new, &json!({"spec": old}));
         new["spec"].clone()
     }
 
     #[test]
-    fn what_was_allocated_is_kept() {
+    fn allocated_values_are_carried_over() {
         let old = json!({"type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": [{"name": "a", "nodePort": 30001}, {"name": "b", "nodePort": 30002}]});
         let new = json!({"type": "NodePort", "ports": [{"name": "b"}, {"name": "c"}]});
-        let spec = kept(new, old.clone());
+        let spec = carried_over(new, old.clone());
         assert_eq!(spec["clusterIPs"], json!(["10.0.0.1"]));
         assert_eq!(spec["ports"], json!([{"name": "b", "nodePort": 30002}, {"name": "c"}]));
         let moved = json!({"type": "NodePort", "ports": [{"name": "a"}, {"name": "b", "nodePort": 30001}]});
-        assert_eq!(kept(moved, old)["ports"], json!([{"name": "a"}, {"name": "b", "nodePort": 30001}]));
+        assert_eq!(
+            carried_over(moved, old)["ports"],
+            json!([{"name": "a"}, {"name": "b", "nodePort": 30001}])
+        );
     }
 
     #[test]
-    fn the_plural_follows_the_singular() {
+    fn cluster_ips_follow_cluster_ip() {
         let old = json!({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]});
         let changed = json!({"clusterIP": "None", "clusterIPs": ["10.0.0.1"]});
-        assert_eq!(kept(changed, old)["clusterIPs"], json!(["None"]));
+        assert_eq!(carried_over(changed, old)["clusterIPs"], json!(["None"]));
         let mut service = json!({"spec": {"clusterIP": "None"}});
-        unite_cluster_ips(&mut service);
+        sync_cluster_ips(&mut service);
         assert_eq!(service["spec"]["clusterIPs"], json!(["None"]));
     }
 
     #[test]
-    fn fields_go_with_the_type() {
+    fn inapplicable_fields_are_dropped_with_the_type() {
         let old = json!({"spec": {
             "type": "LoadBalancer", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
             "externalTrafficPolicy": "Local", "healthCheckNodePort": 30009, "allocateLoadBalancerNodePorts": true, "loadBalancerClass": "a/b",
@@ -167,7 +169,7 @@ mod tests {
         }, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}});
         let mut new = old.clone();
         new["spec"]["type"] = "ClusterIP".into();
-        drop_what_no_longer_applies(&mut new, &old);
+        drop_inapplicable_fields(&mut new, &old);
         assert_eq!(
             new["spec"],
             json!({"type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}]})
@@ -176,7 +178,7 @@ mod tests {
         let mut external = old.clone();
         external["spec"]["type"] = "ExternalName".into();
         external["spec"]["ports"][0]["nodePort"] = 30002.into();
-        drop_what_no_longer_applies(&mut external, &old);
+        drop_inapplicable_fields(&mut external, &old);
         assert_eq!(
             external["spec"],
             json!({"type": "ExternalName", "ports": [{"port": 80, "nodePort": 30002}]}),

@@ -1,4 +1,4 @@
-//! Whether a service may be as it is.
+//! Validation of services.
 
 use std::collections::BTreeSet;
 
@@ -109,7 +109,7 @@ fn check_session_affinity(service: &Value, errors: &mut ErrorList) {
     let path = Path::root("spec.sessionAffinityConfig");
     let config = spec::field(service, "sessionAffinityConfig");
     match (affinity, config) {
-        // Defaults have filled in the rest.
+        // Defaulting has set the fields that were omitted.
         ("ClientIP", Some(config)) => {
             let seconds = view::integer(config, &["clientIP", "timeoutSeconds"]).unwrap_or(0);
             if seconds <= 0 || seconds > MAX_AFFINITY_SECONDS {
@@ -174,7 +174,7 @@ fn check_port_numbers(service: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// Ranges stand in the `spec`, or in an annotation that is older. Spaces around them have
+/// Validates source ranges in the `spec`, or in the annotation that preceded the field. Spaces around them have
 /// always been allowed.
 fn check_source_ranges(service: &Value, errors: &mut ErrorList) {
     let ranges = spec::texts(service, "loadBalancerSourceRanges");
@@ -297,7 +297,7 @@ fn validate_status(service: &Value, errors: &mut ErrorList) {
     }
 }
 
-/// What the client should know although it is allowed.
+/// Returns warnings about a valid service.
 pub(super) fn warnings(service: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     if annotation(service, TOPOLOGY_HINTS).is_some() {
