@@ -604,7 +604,11 @@ impl ApiServer {
         reasons: Reasons,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let outcome = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::no_page)?;
-        self.shared.metrics.server().note_health(probe.name(), name, outcome.is_ok());
+        self.shared.metrics.server().note_health(
+            probe.name(),
+            HealthChecks::known_name(name),
+            outcome.is_ok(),
+        );
         let text = match &outcome {
             Ok(()) => "ok".to_owned(),
             Err(reason) if reasons == Reasons::Shown => format!("internal server error: {reason}\n"),
