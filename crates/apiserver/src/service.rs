@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use coracle_base::metrics::{Counters, Metrics as MetricsRegistry};
-use coracle_base::{Backoff, Clock, ErrorChain};
+use coracle_base::{Backoff, Clock, ErrorChain, OnDeepStack};
 use coracle_registry::lifecycle::EVERYWHERE;
 use coracle_registry::{AuditAnnotations, Cluster, Fence, HeldLease, Identity, Registry, Site};
 use http::request::Parts;
@@ -49,6 +49,9 @@ use crate::status::Refusal;
 use crate::token::{TokenPolicy, TokenSigner, issuer};
 use crate::verbs::{ResourceRequest, warn};
 use crate::websocket::Upgradable;
+
+/// The work on a request, up to its response.
+type Answering = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>;
 
 /// What questions may be asked with; they change nothing.
 const READ_METHODS: &[Method] = &[Method::GET, Method::HEAD];
@@ -745,7 +748,7 @@ where
 {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = OnDeepStack<Answering>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -768,7 +771,7 @@ where
         );
         let mut log = RequestLog::begin(&request, audit_id.to_str().unwrap_or_default());
         // Boxed before anything else, for it is large and would be moved once more.
-        let answered: Self::Future = Box::pin(async move {
+        let answered: Answering = Box::pin(async move {
             let mut notes = RequestNotes::default();
             let answer = server.answer(request, &mut notes, &mut log).await;
             let response = answer.unwrap_or_else(|refusal| refusal.into_response(asked.form()));
@@ -783,9 +786,11 @@ where
             if let Some(log) = log {
                 log.end(response.status());
             }
-            Ok(response)
+            Ok(response.map(body::on_deep_stack))
         });
-        if span.is_disabled() { answered } else { Box::pin(answered.instrument(span)) }
+        let answered = if span.is_disabled() { answered } else { Box::pin(answered.instrument(span)) };
+        // All that reads, changes, writes or frees objects of a request may recurse as deep as they are nested.
+        OnDeepStack::new(answered)
     }
 }
 

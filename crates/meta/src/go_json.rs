@@ -9,8 +9,11 @@ use std::io;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use serde_json::de::StrRead;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
-use serde_json::{Number, Value};
+use serde_json::{Deserializer, Number, Value};
+
+use crate::patch::MAX_DEPTH;
 
 /// Decimal exponents that Go's `encoding/json` prints as zeros.
 const PLAIN_IN_JSON: Range<i32> = -6..21;
@@ -142,15 +145,72 @@ pub fn to_vec(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Vec<u8>> 
     Ok(text)
 }
 
+/// As deep as text is read: an object, the managedFields that are added to it, and what a list or an event puts around
+/// it.
+const MAX_TEXT_DEPTH: usize = MAX_DEPTH + 16;
+
+/// As deep as `serde_json` reads of its own accord.
+const USUAL_TEXT_DEPTH: usize = 127;
+
+/// Reads JSON text of others into a tree: text in an annotation, for example.
+///
+/// # Errors
+/// If the text is not JSON, or nested deeper than objects may be.
+pub fn from_text(text: &str) -> serde_json::Result<Value> {
+    read_text(text, |deserializer| Value::deserialize(deserializer))
+}
+
+/// Reads JSON text of others, which may be nested as deep as objects may be.
+///
+/// # Errors
+/// If the text is not JSON, or nested deeper, or `read` fails.
+pub fn read_text<'t, T>(
+    text: &'t str,
+    mut read: impl FnMut(&mut Deserializer<StrRead<'t>>) -> serde_json::Result<T>,
+) -> serde_json::Result<T> {
+    let mut deserializer = Deserializer::from_str(text);
+    let found = read(&mut deserializer).and_then(|found| deserializer.end().map(|()| found));
+    // Few texts are so deep, so most are not looked at twice.
+    if found.is_ok() || !(USUAL_TEXT_DEPTH..=MAX_TEXT_DEPTH).contains(&text_depth(text.as_bytes())) {
+        return found;
+    }
+    let mut deserializer = Deserializer::from_str(text);
+    deserializer.disable_recursion_limit();
+    let found = read(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(found)
+}
+
+/// How deep brackets are nested in JSON text. Of other text it is an upper bound of the depth to which a parser gets.
+fn text_depth(text: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_in_string => is_escaped = true,
+            b'"' => is_in_string = !is_in_string,
+            b'{' | b'[' if !is_in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !is_in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 /// Reads the text of a tree that this program wrote.
 ///
 /// `serde_json` stops at a depth of 128, which is less than the decoders accept. They limit the depth of every tree that
-/// is stored, so the reader need not. It recurses, so it must not be used for text that a client sent.
+/// is stored, so the reader need not. It recurses, so it must not be used for text that a client sent
+/// ([`read_text`]).
 ///
 /// # Errors
 /// If the text is not JSON.
 pub fn from_stored(text: &[u8]) -> serde_json::Result<Value> {
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let mut deserializer = Deserializer::from_slice(text);
     deserializer.disable_recursion_limit();
     let value = Value::deserialize(&mut deserializer)?;
     deserializer.end()?;
@@ -174,9 +234,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::on_large_stack;
 
     fn written(value: &Value) -> String {
         String::from_utf8(to_vec(value).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn text_is_read_as_deep_as_objects_may_be() {
+        on_large_stack(|| {
+            let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+            for levels in [1, USUAL_TEXT_DEPTH, USUAL_TEXT_DEPTH + 1, MAX_TEXT_DEPTH] {
+                assert!(from_text(&nested(levels)).is_ok(), "{levels}");
+            }
+            assert!(from_text(&nested(MAX_TEXT_DEPTH + 1)).is_err());
+        });
+        assert!(from_text("[] []").is_err() && from_text("").is_err());
+        assert_eq!(text_depth(br#"{"a[[[": ["\"[[", {}], "b": "]"}"#), 3);
     }
 
     #[test]

@@ -56,6 +56,7 @@ mod own_writes;
 mod program;
 pub mod queue;
 mod recorder;
+mod response;
 
 pub use controller::{Action, Controller, Reconcile};
 pub use deleted_cluster::cluster_not_found;

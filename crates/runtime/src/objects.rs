@@ -12,6 +12,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use crate::key::{ClusterId, ObjectKey};
+use crate::response;
 
 /// The code of what is not there.
 const NOT_FOUND: u16 = 404;
@@ -293,7 +294,7 @@ impl Objects {
         &self,
         request: Result<http::Request<Vec<u8>>, RequestError>,
     ) -> kube::Result<T> {
-        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+        response::read(&self.client, request.map_err(kube::Error::BuildRequest)?).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! It is held as text in one form only, so that equal content is equal text and has one hash. That form is
 //! what upstream writes: keys in order, no spaces, and Go's escapes.
 
+use coracle_meta::go_json;
 use coracle_meta::name::ALPHABET;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ impl Snapshot {
 
     /// What is to stand in `data`.
     pub(crate) fn data(&self) -> Value {
-        serde_json::from_str(&self.0).unwrap_or_default()
+        go_json::from_text(&self.0).unwrap_or_default()
     }
 
     /// The template of the pods; an empty one if the revision holds none, which no set has written.

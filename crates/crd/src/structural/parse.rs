@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::node::{Flags, NONE, Node, NodeIndex, Property, Type};
 use super::{Facet, Rule, Structural};
 
-/// How deep a schema may be. Documents are read to this depth only, and each level of a schema
-/// takes one of theirs at least.
+/// How deep a schema may be, which is far from the depth of any real one. It is compiled, published and priced level by
+/// level, and an object of a few megabytes that breaks it everywhere has a path of this length for each fault.
 const MAX_DEPTH: usize = 200;
 
 /// Why a schema has no structure.

@@ -7,9 +7,11 @@ use serde_json::{Map, Value};
 
 use super::field_set::{FieldNode, FieldSet};
 use super::path_element::{PathElement, push_json_string};
+use crate::patch;
 
-/// How deep a set may go. JSON documents of requests are read to a depth of 128.
-pub const MAX_DEPTH: usize = 256;
+/// How deep a set, or an object with such sets in its managedFields, may go: the levels of the object that the set
+/// describes, those from the object to the set, and an empty map for the innermost field.
+pub const MAX_DEPTH: usize = patch::MAX_DEPTH + 5;
 
 /// How many steps a set may have. A request of 3 MiB, the largest allowed, cannot hold so many.
 pub const MAX_FIELDS: usize = 1 << 20;
@@ -189,6 +191,7 @@ fn push_contents(out: &mut String, key: &mut String, set: &FieldSet, is_member: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::on_large_stack;
 
     #[test]
     fn text_is_written_as_it_was_read() {
@@ -227,11 +230,13 @@ mod tests {
         for text in ["[]", "3", "{", r#"{"a":{}}"#, r#"{"f:a":[]}"#, r#"{"ff:a":{}}"#, r#"{"v:{":{}}"#] {
             assert!(FieldSet::from_json(text).is_err(), "{text}");
         }
-        let mut deep = Value::Object(Map::new());
-        for _ in 0..MAX_DEPTH {
-            deep = Value::Object(Map::from_iter([("f:a".to_owned(), deep)]));
-        }
-        assert_eq!(FieldSet::from_fields_v1(&deep), Err(FieldsV1Error::TooDeep));
+        on_large_stack(|| {
+            let mut deep = Value::Object(Map::new());
+            for _ in 0..MAX_DEPTH {
+                deep = Value::Object(Map::from_iter([("f:a".to_owned(), deep)]));
+            }
+            assert_eq!(FieldSet::from_fields_v1(&deep), Err(FieldsV1Error::TooDeep));
+        });
         assert_eq!(
             Reader { left: 1 }.read(&serde_json::json!({"f:a": {"f:b": {}}}), 9),
             Err(FieldsV1Error::TooMany)

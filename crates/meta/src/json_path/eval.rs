@@ -7,6 +7,10 @@ use serde_json::Value;
 
 use super::{Filter, JsonPath, LostJsonPath, Operator, Range, Step, To};
 
+/// How many values a step may find: more than a large object has. Steps to all depths (`..`) one after the other find
+/// the parts of the parts again, which in a deep object are many times as many.
+const MAX_FOUND: usize = 1 << 20;
+
 type Found<'a> = Vec<Cow<'a, Value>>;
 type Followed<T> = Result<T, LostJsonPath>;
 
@@ -30,7 +34,7 @@ fn follow<'a>(step: &'a Step, from: Found<'a>) -> Followed<Found<'a>> {
         }
         Step::Field(name) => found.extend(from.into_iter().filter_map(|value| field(value, name))),
         Step::All => from.into_iter().for_each(|value| found.extend(children(value))),
-        Step::Deep => from.into_iter().for_each(|value| descend(value, &mut found)),
+        Step::Deep => from.into_iter().try_for_each(|value| descend(value, &mut found))?,
         Step::Items(range) => {
             for value in from.into_iter().filter(|value| !value.is_null()) {
                 found.extend(items(list(value)?, *range)?);
@@ -67,13 +71,16 @@ fn children(value: Cow<'_, Value>) -> Found<'_> {
 }
 
 /// The value and all that is in it, as far as it has parts.
-fn descend<'a>(value: Cow<'a, Value>, found: &mut Found<'a>) {
+fn descend<'a>(value: Cow<'a, Value>, found: &mut Found<'a>) -> Followed<()> {
     let parts = children(value.clone());
     if parts.is_empty() {
-        return;
+        return Ok(());
+    }
+    if found.len() == MAX_FOUND {
+        return lost(format!("the path leads to more than {MAX_FOUND} values"));
     }
     found.push(value);
-    parts.into_iter().for_each(|part| descend(part, found));
+    parts.into_iter().try_for_each(|part| descend(part, found))
 }
 
 fn list(value: Cow<'_, Value>) -> Followed<Found<'_>> {

@@ -141,6 +141,18 @@ mod tests {
     }
 
     #[test]
+    fn path_to_all_depths_of_all_depths_ends() {
+        crate::testing::on_large_stack(|| {
+            // The macro would copy the value at each level.
+            let around = |inner: Value| [("a".to_owned(), inner)].into_iter().collect();
+            let object = (0..3_000).fold(json!(1), |inner, _| around(inner));
+            let find = |path: &str| JsonPath::parse(path).unwrap().find(&object).map(|found| found.len());
+            assert_eq!(find("$..a"), Ok(3_000));
+            assert!(find("$..a..a").unwrap_err().to_string().contains("more than"));
+        });
+    }
+
+    #[test]
     fn paths_lead_where_client_go_leads_them() {
         for (path, expected) in [
             (".name", json!(["x"])),

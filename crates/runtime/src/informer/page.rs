@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::view::View;
 use crate::key::{ClusterId, ObjectKey};
+use crate::response;
 
 /// What a list has told, or a page of it.
 #[derive(Debug)]
@@ -47,9 +48,9 @@ impl<V: View> Page<V> {
         request: http::Request<Vec<u8>>,
     ) -> kube::Result<Self> {
         if cluster == ClusterId::everywhere() {
-            return Ok(client.request::<OfAll<V>>(request).await?.into());
+            return Ok(response::read::<OfAll<V>>(client, request).await?.into());
         }
-        let OfOne { metadata, items } = client.request::<OfOne<V>>(request).await?;
+        let OfOne { metadata, items } = response::read::<OfOne<V>>(client, request).await?;
         let objects = items.into_iter().map(|object| (key_of(cluster, &object), object)).collect();
         Ok(Self::new(metadata, Listed { objects, hidden: Vec::new() }))
     }

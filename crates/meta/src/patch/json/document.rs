@@ -12,7 +12,7 @@ use crate::patch::limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_SHIFTED_ITEMS, depth};
 /// How deep a document may get between operations before it is measured again: still safe
 /// for the recursion that frees it, and so far from [`MAX_DEPTH`] that a patch cannot make
 /// us walk the whole document at each operation.
-const MAX_DEPTH_UNMEASURED: usize = 4 * MAX_DEPTH;
+const MAX_DEPTH_UNMEASURED: usize = 2 * MAX_DEPTH;
 
 /// A document, and what was spent on it.
 pub(super) struct Document {
