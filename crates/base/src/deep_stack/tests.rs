@@ -1,3 +1,5 @@
+//! Recursion that the stack of a thread has no room for.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
