@@ -66,7 +66,9 @@ mod tests {
 
     #[test]
     fn vague_subject_is_allowed_elsewhere() {
-        assert!(lines_of("/// Returns what is cached.\nlet text = \"What is kept\"; // What else\n").is_empty());
+        assert!(
+            lines_of("/// Returns what is cached.\nlet text = \"What is kept\"; // What else\n").is_empty()
+        );
         assert!(lines_of("//! ## What now?\n/// Whatsoever.\n").is_empty());
     }
 
