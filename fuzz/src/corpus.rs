@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use coracle_base::deep_stack;
 use fastrand::Rng;
 
 use crate::mutate::mutate;
@@ -56,7 +57,8 @@ impl Corpus {
     }
 
     fn take(&mut self, input: Vec<u8>) -> bool {
-        let outcome = (self.target.run)(&input);
+        // As requests are read.
+        let outcome = deep_stack::run(|| (self.target.run)(&input));
         let new = !self.by_outcome.contains_key(&outcome) && self.by_outcome.len() < MAX_OUTCOMES;
         if new {
             self.by_outcome.insert(outcome, input.clone());

@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use coracle_base::OnDeepStack;
+use coracle_base::deep_stack;
 use http::{Request, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -40,6 +42,35 @@ pub(crate) struct LongRunning;
 /// A body that is known.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> ResponseBody {
     Full::new(bytes.into()).boxed_unsync()
+}
+
+/// A body whose frames are made, and which is dropped, on the deep stack: they are made of objects.
+pub(crate) fn on_deep_stack(body: ResponseBody) -> ResponseBody {
+    // What is known beforehand is made of bytes.
+    if body.size_hint().exact().is_some() { body } else { DeepBody(OnDeepStack::new(body)).boxed_unsync() }
+}
+
+struct DeepBody(OnDeepStack<ResponseBody>);
+
+impl Body for DeepBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let body = Pin::new(self.0.value_mut());
+        deep_stack::run(|| body.poll_frame(cx))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.value().is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.value().size_hint()
+    }
 }
 
 /// Whether the request announces more than the limit. Bodies that do not announce their size

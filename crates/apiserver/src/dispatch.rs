@@ -13,7 +13,7 @@ use crate::body::{ResponseBody, full};
 use crate::decode_memory::Reservations;
 use crate::discovery::{self, check_get};
 use crate::flow::{Dump, Unread};
-use crate::health::{Probe, Reasons, Wishes};
+use crate::health::{HealthChecks, Probe, Reasons, Wishes};
 use crate::identity::Remote;
 use crate::metrics;
 use crate::negotiate::check_representation;
@@ -166,7 +166,11 @@ impl ApiServer {
         reasons: Reasons,
     ) -> Result<Response<ResponseBody>, Refusal> {
         let outcome = self.components.health.run_one(probe, name).await.ok_or_else(Refusal::no_page)?;
-        self.shared.metrics.server().note_health(probe.name(), name, outcome.is_ok());
+        self.shared.metrics.server().note_health(
+            probe.name(),
+            HealthChecks::canonical_name(name),
+            outcome.is_ok(),
+        );
         let text = match &outcome {
             Ok(()) => "ok".to_owned(),
             Err(reason) if reasons == Reasons::Shown => format!("internal server error: {reason}\n"),

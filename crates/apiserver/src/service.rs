@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coracle_base::metrics::{Counters, Metrics as MetricsRegistry};
-use coracle_base::{Backoff, Clock, ErrorChain};
+use coracle_base::{Backoff, Clock, ErrorChain, OnDeepStack};
 use coracle_registry::{DEFAULT_CLUSTER, Fence, HeldLease, Registry, ServerInfo};
 use http::{Request, Response};
 use http_body::Body;
@@ -20,7 +20,7 @@ use crate::admission::{Chain, Plugin};
 use crate::audit_id::{self, AUDIT_ID};
 use crate::authentication::{Authentication, AuthenticationConfig, EXTRA_SPACE};
 use crate::authorization::{Authorizer, MastersOnly, NodeAuthorizer, Rbac, Union};
-use crate::body::ResponseBody;
+use crate::body::{self, ResponseBody};
 use crate::chain::RequestNotes;
 use crate::credential_scope::ClusterReference;
 use crate::decode_memory::DecodeMemory;
@@ -35,6 +35,9 @@ use crate::resource_metrics::MetricsSource;
 use crate::simulated_nodes::SimulatedNodes;
 use crate::token::{TokenPolicy, TokenSigner};
 use crate::verbs::warn;
+
+/// The work on a request, up to its response.
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>;
 
 /// The Kubernetes release that is served.
 pub(crate) const VERSION: &str = "v1.36.4";
@@ -283,7 +286,7 @@ where
 {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = OnDeepStack<ResponseFuture>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -305,7 +308,7 @@ where
         );
         let mut log = RequestLog::begin(&request, audit_id.to_str().unwrap_or_default());
         // Boxed before anything else, for it is large and would be moved once more.
-        let answered: Self::Future = Box::pin(async move {
+        let answered: ResponseFuture = Box::pin(async move {
             let mut notes = RequestNotes::default();
             let answer = server.run_chain(request, info.clone(), &mut notes, &mut log).await;
             let format = || info.accept().error_format(info.raw_query());
@@ -321,8 +324,10 @@ where
             if let Some(log) = log {
                 log.end(response.status());
             }
-            Ok(response)
+            Ok(response.map(body::on_deep_stack))
         });
-        if span.is_disabled() { answered } else { Box::pin(answered.instrument(span)) }
+        let answered = if span.is_disabled() { answered } else { Box::pin(answered.instrument(span)) };
+        // All that reads, changes, writes or frees objects of a request may recurse as deep as they are nested.
+        OnDeepStack::new(answered)
     }
 }

@@ -38,7 +38,9 @@ async fn check(server: &ApiServer, path: &str, code: u16, body: &str) {
 #[tokio::test]
 async fn a_healthy_server_says_so() {
     let (server, _) = server(true);
-    for path in ["/livez", "/readyz", "/healthz", "/livez/ping", "/readyz/store", "/readyz/shutdown"] {
+    for path in
+        ["/livez", "/readyz", "/healthz", "/livez/ping", "/readyz/store", "/readyz/etcd", "/readyz/shutdown"]
+    {
         check(&server, path, 200, "ok").await;
     }
     check(&server, "/livez?verbose", 200, "[+]ping ok\n[+]store ok\nlivez check passed\n").await;
@@ -53,7 +55,9 @@ async fn a_failing_check_is_named_and_its_reason_withheld() {
     let failed = "[+]ping ok\n[-]store failed: reason withheld\nlivez check failed\n";
     check(&server, "/livez", 500, failed).await;
     check(&server, "/livez/store", 500, "internal server error: reason withheld\n").await;
+    check(&server, "/livez/etcd", 500, "internal server error: reason withheld\n").await;
     check(&server, "/livez?exclude=store", 200, "ok").await;
+    check(&server, "/livez?exclude=etcd", 200, "ok").await;
     let excluded = "[+]ping ok\n[+]store excluded: ok\nlivez check passed\n";
     check(&server, "/livez?verbose&exclude=store", 200, excluded).await;
 }

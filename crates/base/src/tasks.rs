@@ -2,17 +2,21 @@
 //!
 //! `tokio::spawn` is banned in this workspace: a task that is never awaited hides its panics and
 //! outlives the component it works for. A [`Task`] is awaited, or aborted when its owner drops it.
+//! Tasks run on the deep stack, and their state and results are dropped there, because they may
+//! contain deeply nested values.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::task::{AbortHandle, JoinHandle};
+
+use crate::deep_stack::{self, OnDeepStack};
 
 /// A running task, aborted when this handle is dropped.
 #[derive(Debug)]
 pub struct Task<T> {
     name: &'static str,
-    handle: JoinHandle<T>,
+    handle: JoinHandle<OnDeepStack<T>>,
     abort: AbortHandle,
 }
 
@@ -40,15 +44,19 @@ impl<T: Send + 'static> Task<T> {
     /// Starts `future` on the current tokio runtime.
     #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
     pub fn spawn(name: &'static str, future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self::own(name, tokio::spawn(future))
+        let future: Pin<Box<dyn Future<Output = OnDeepStack<T>> + Send>> =
+            Box::pin(async { OnDeepStack::new(future.await) });
+        Self::own(name, tokio::spawn(OnDeepStack::new(future)))
     }
 
     /// Runs blocking work on a thread of tokio's blocking pool.
     pub fn spawn_blocking(name: &'static str, work: impl FnOnce() -> T + Send + 'static) -> Self {
-        Self::own(name, tokio::task::spawn_blocking(work))
+        let work = OnDeepStack::new(work);
+        let run = || deep_stack::run(|| OnDeepStack::new(work.into_inner()()));
+        Self::own(name, tokio::task::spawn_blocking(run))
     }
 
-    fn own(name: &'static str, handle: JoinHandle<T>) -> Self {
+    fn own(name: &'static str, handle: JoinHandle<OnDeepStack<T>>) -> Self {
         let abort = handle.abort_handle();
         Self { name, handle, abort }
     }
@@ -71,10 +79,11 @@ impl<T> Future for Task<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let name = self.name;
-        Pin::new(&mut self.handle).poll(cx).map_err(|error| match error.try_into_panic() {
+        let result = ready!(Pin::new(&mut self.handle).poll(cx));
+        Poll::Ready(result.map(OnDeepStack::into_inner).map_err(|error| match error.try_into_panic() {
             Ok(panic) => TaskError::Panicked { name, message: panic_message(&*panic) },
             Err(_) => TaskError::Cancelled { name },
-        })
+        }))
     }
 }
 

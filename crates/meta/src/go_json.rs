@@ -10,8 +10,11 @@ use std::io;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use serde_json::de::StrRead;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
-use serde_json::{Number, Value};
+use serde_json::{Deserializer, Number, Value};
+
+use crate::patch::MAX_DEPTH;
 
 /// Decimal exponents for which Go's `encoding/json` prints no exponent.
 const PLAIN_IN_JSON: Range<i32> = -6..21;
@@ -147,16 +150,73 @@ pub fn to_vec(value: &(impl Serialize + ?Sized)) -> serde_json::Result<Vec<u8>> 
     Ok(text)
 }
 
+/// Maximum nesting depth of text that [`read_text`] accepts: an object, the managedFields that are
+/// added to it, and the list or watch event around it.
+const MAX_TEXT_DEPTH: usize = MAX_DEPTH + 16;
+
+/// Default depth limit of `serde_json`.
+const SERDE_JSON_DEPTH: usize = 127;
+
+/// Parses JSON text from a client or server into a tree, such as the value of an annotation.
+///
+/// # Errors
+/// If the text is not JSON, or nested deeper than objects may be.
+pub fn from_text(text: &str) -> serde_json::Result<Value> {
+    read_text(text, |deserializer| Value::deserialize(deserializer))
+}
+
+/// Deserializes JSON text from a client or server, which may be nested as deep as objects.
+///
+/// # Errors
+/// If the text is not JSON, or nested deeper than objects may be, or `read` fails.
+pub fn read_text<'t, T>(
+    text: &'t str,
+    mut read: impl FnMut(&mut Deserializer<StrRead<'t>>) -> serde_json::Result<T>,
+) -> serde_json::Result<T> {
+    let mut deserializer = Deserializer::from_str(text);
+    let result = read(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
+    // The depth is measured only after a failure, because few texts are deep.
+    if result.is_ok() || !(SERDE_JSON_DEPTH..=MAX_TEXT_DEPTH).contains(&text_depth(text.as_bytes())) {
+        return result;
+    }
+    let mut deserializer = Deserializer::from_str(text);
+    deserializer.disable_recursion_limit();
+    let value = read(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// Returns the nesting depth of brackets in JSON text. For other text it is an upper bound of the
+/// depth that a parser reaches.
+fn text_depth(text: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_in_string => is_escaped = true,
+            b'"' => is_in_string = !is_in_string,
+            b'{' | b'[' if !is_in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !is_in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 /// Parses JSON that this program wrote to the store.
 ///
 /// `serde_json` stops at a depth of 128, which is less than the decoders accept. They limit the
 /// depth of every tree that is stored, so this parser has no limit. It recurses, so it must not be
-/// used for text from a client.
+/// used for text from a client; [`from_text`] is for such text.
 ///
 /// # Errors
 /// If the text is not JSON.
 pub fn from_stored(text: &[u8]) -> serde_json::Result<Value> {
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let mut deserializer = Deserializer::from_slice(text);
     deserializer.disable_recursion_limit();
     let value = Value::deserialize(&mut deserializer)?;
     deserializer.end()?;
@@ -180,9 +240,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::on_large_stack;
 
     fn written(value: &Value) -> String {
         String::from_utf8(to_vec(value).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn text_up_to_depth_limit_of_objects_is_parsed() {
+        on_large_stack(|| {
+            let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+            for levels in [1, SERDE_JSON_DEPTH, SERDE_JSON_DEPTH + 1, MAX_TEXT_DEPTH] {
+                assert!(from_text(&nested(levels)).is_ok(), "{levels}");
+            }
+            assert!(from_text(&nested(MAX_TEXT_DEPTH + 1)).is_err());
+        });
+        assert!(from_text("[] []").is_err() && from_text("").is_err());
+        assert_eq!(text_depth(br#"{"a[[[": ["\"[[", {}], "b": "]"}"#), 3);
     }
 
     #[test]

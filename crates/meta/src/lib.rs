@@ -19,5 +19,7 @@ pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod table;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod view;

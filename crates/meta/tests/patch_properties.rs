@@ -154,10 +154,15 @@ fn nested(levels: usize, name: Option<&str>) -> Value {
 
 #[test]
 fn deeply_nested_value_is_handled_or_rejected() {
+    let thread = std::thread::Builder::new().stack_size(256 << 20).spawn(check_deep_nesting).unwrap();
+    thread.join().unwrap();
+}
+
+fn check_deep_nesting() {
     let (schema, root) = schema();
     let meta = PatchMeta::new(&schema, root);
     for name in [Some("child"), Some("$patch"), Some("$retainKeys"), None] {
-        for levels in [MAX_DEPTH - 2, MAX_DEPTH + 1, 1500] {
+        for levels in [MAX_DEPTH - 2, MAX_DEPTH + 1, 2 * MAX_DEPTH] {
             let hostile = json!({"child": nested(levels, name)});
             let is_allowed = levels < MAX_DEPTH;
             let merged = merge::apply(hostile.clone(), hostile.clone());

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use coracle_base::deep_stack;
 use coracle_meta::object::Meta;
 use coracle_store::{At, Entry, RangeRequest};
 use serde_json::Value;
@@ -41,8 +42,7 @@ struct Generations<T> {
 impl<T> ParseCache<T> {
     /// An empty cache for objects of up to twice so many bytes of JSON.
     pub fn new(generation_bytes: usize) -> Self {
-        let generations = Generations { young: HashMap::new(), young_bytes: 0, old: HashMap::new() };
-        Self { generation_bytes, generations: Mutex::new(generations) }
+        Self { generation_bytes, generations: Mutex::default() }
     }
 
     fn get(&self, entry: &Entry, make: impl FnOnce(&Entry) -> Result<T>) -> Result<Arc<T>> {
@@ -61,6 +61,20 @@ impl<T> ParseCache<T> {
 
     fn lock(&self) -> MutexGuard<'_, Generations<T>> {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Frees trees where there is room for the recursion: the last owner may be a thread of the embedding program.
+impl<T> Drop for Derived<T> {
+    fn drop(&mut self) {
+        let generations = self.generations.get_mut().unwrap_or_else(PoisonError::into_inner);
+        deep_stack::run(|| *generations = Generations::default());
+    }
+}
+
+impl<T> Default for Generations<T> {
+    fn default() -> Self {
+        Self { young: HashMap::new(), young_bytes: 0, old: HashMap::new() }
     }
 }
 

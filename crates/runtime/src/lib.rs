@@ -55,6 +55,7 @@ mod objects;
 pub mod queue;
 mod read_your_writes;
 mod recorder;
+mod response;
 mod runnable;
 
 pub use controller::{Action, Controller, Reconcile};

@@ -11,6 +11,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use crate::key::{ClusterId, ObjectKey};
+use crate::response;
 
 const NOT_FOUND: u16 = 404;
 
@@ -289,7 +290,7 @@ impl Objects {
         &self,
         request: Result<http::Request<Vec<u8>>, RequestError>,
     ) -> kube::Result<T> {
-        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+        response::read(&self.client, request.map_err(kube::Error::BuildRequest)?).await
     }
 }
 

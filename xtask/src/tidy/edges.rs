@@ -78,7 +78,7 @@ const TABLE: &[(&str, Uses)] = &[
     // It starts a real server per test, which `coracle` assembles.
     (TESTKIT, Only(&["coracle", "coracle-api", "coracle-meta", "coracle-base"])),
     ("coracle-benches", Anything),
-    ("coracle-fuzz", Only(&["coracle-api", "coracle-cel", "coracle-crd", "coracle-meta"])),
+    ("coracle-fuzz", Only(&["coracle-api", "coracle-base", "coracle-cel", "coracle-crd", "coracle-meta"])),
     ("xtask", Only(&[])),
 ];
 

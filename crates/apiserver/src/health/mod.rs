@@ -25,6 +25,12 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// still works, but nobody should send it anything new.
 const SHUTDOWN_CHECK: &str = "shutdown";
 
+/// The check of the store, which kube-apiserver calls [`STORE_IN_KUBERNETES`].
+const STORE_CHECK: &str = "store";
+
+/// The name by which probes and clients of Kubernetes ask for, or exclude, the check of the store.
+const STORE_IN_KUBERNETES: &str = "etcd";
+
 /// Why a check failed, and which probes fail with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unhealthy {
@@ -74,6 +80,7 @@ impl HealthChecks {
     /// Carries out the checks of a probe, but for the excluded ones.
     pub(crate) async fn run(&self, probe: Probe, excluded: &[&str], reasons: Reasons) -> Report {
         let mut report = Report::new(probe, reasons);
+        let excluded: Vec<&str> = excluded.iter().map(|name| Self::canonical_name(name)).collect();
         for (name, check) in &self.checks {
             if excluded.contains(name) {
                 report.excluded(name);
@@ -88,8 +95,13 @@ impl HealthChecks {
                 report.checked(SHUTDOWN_CHECK, self.shutdown());
             }
         }
-        report.note_unmatched(excluded);
+        report.note_unmatched(&excluded);
         report
+    }
+
+    /// The name of a check here, by its name here or in Kubernetes.
+    pub(crate) fn canonical_name(name: &str) -> &str {
+        if name == STORE_IN_KUBERNETES { STORE_CHECK } else { name }
     }
 
     /// Carries out one check and returns the reason of its failure, if it failed; `None` if the probe has no such check.
@@ -97,6 +109,7 @@ impl HealthChecks {
         let reason = if probe == Probe::Ready && name == SHUTDOWN_CHECK {
             self.shutdown()
         } else {
+            let name = Self::canonical_name(name);
             let (name, check) = self.checks.iter().find(|(known, _)| *known == name)?;
             failure(probe, name, check).await
         };

@@ -1,6 +1,11 @@
 //! JSON for people.
 
-/// Indents JSON by two spaces, as Go's `MarshalIndent` does, in the order in which it is.
+/// The largest indentation, in levels. An object of 3 MiB can have 400 000 fields that lie thousands of levels deep, and
+/// each is on a line of its own.
+const MAX_INDENT: usize = 64;
+
+/// Indents JSON by two spaces, as Go's `MarshalIndent` does, in the order in which it is. What is nested deeper than
+/// [`MAX_INDENT`] is not indented further.
 pub(super) fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);
     let mut depth = 0_usize;
@@ -41,7 +46,7 @@ pub(super) fn indent(json: &[u8]) -> Vec<u8> {
 
 fn line(out: &mut Vec<u8>, depth: usize) {
     out.push(b'\n');
-    out.extend(std::iter::repeat_n(b' ', 2 * depth));
+    out.extend(std::iter::repeat_n(b' ', 2 * depth.min(MAX_INDENT)));
 }
 
 /// Where a string ends whose first character is at `at`, its quotes included.
@@ -65,5 +70,14 @@ mod tests {
         let json = br#"{"a":{},"b":[],"c":[1,{"d":"x:,{\"y"}],"e":null}"#;
         let expected = "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    1,\n    {\n      \"d\": \"x:,{\\\"y\"\n    }\n  ],\n  \"e\": null\n}";
         assert_eq!(String::from_utf8(indent(json)).unwrap(), expected);
+    }
+
+    #[test]
+    fn indentation_does_not_grow_with_the_depth_of_hostile_objects() {
+        let json = format!("{}{}1{}", "[".repeat(5_000), "1,".repeat(5_000), "]".repeat(5_000));
+        let indented = indent(json.as_bytes());
+        assert!(indented.len() < 5 * 1024 * 1024, "{}", indented.len());
+        let compact = indented.split(|byte| byte.is_ascii_whitespace()).collect::<Vec<_>>().concat();
+        assert!(compact == json.as_bytes());
     }
 }

@@ -3,6 +3,7 @@
 //! Stored as canonical text, so that equal content has equal text and the same hash: the text that Kubernetes writes,
 //! with sorted keys, no spaces, and Go's escapes.
 
+use coracle_meta::go_json;
 use coracle_meta::name::ALPHABET;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ impl Snapshot {
 
     /// The value of the `data` field.
     pub(crate) fn data(&self) -> Value {
-        serde_json::from_str(&self.0).unwrap_or_default()
+        go_json::from_text(&self.0).unwrap_or_default()
     }
 
     /// The pod template; empty if the revision holds none, which no set has written.

@@ -6,18 +6,14 @@ use super::field_set::{FieldSet, Path};
 use super::go_format;
 use super::managed_fields::{ManagerId, Operation};
 
-/// A field that would change although another manager owns it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// The manager that owns the field.
-    pub manager: ManagerId,
-    /// The field.
-    pub path: Path,
-}
+/// Maximum total number of steps in the paths of all printed conflicts. A body of 3 MiB can contain
+/// 400 000 fields that are nested 1 000 levels deep, whose paths would take gigabytes.
+const MAX_PRINTED_STEPS: usize = 100_000;
 
-/// All conflicts of one apply, by manager. Its `Display` is the message of the `Status`.
+/// All conflicts of one apply, by manager: the fields that would change although other managers own
+/// them. Its `Display` is the message of the `Status`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Conflicts(pub Vec<Conflict>);
+pub struct Conflicts(Vec<(ManagerId, FieldSet)>);
 
 /// An entry of `details.causes` in the `Status` of a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,44 +31,63 @@ impl Conflicts {
     /// them.
     pub(super) fn new(mut by_manager: Vec<(ManagerId, FieldSet)>) -> Self {
         by_manager.sort_by_cached_key(|(manager, _)| manager.sort_key());
-        let conflicts = by_manager.into_iter().flat_map(|(manager, fields)| {
-            let paths = fields.paths().into_iter();
-            paths.map(move |path| Conflict { manager: manager.clone(), path })
+        Self(by_manager)
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The conflicts without those about these fields.
+    #[must_use]
+    pub(super) fn without(mut self, allowed: &FieldSet) -> Self {
+        self.0.retain_mut(|(_, fields)| {
+            fields.remove(allowed);
+            !fields.is_empty()
         });
-        Self(conflicts.collect())
+        self
     }
 
     /// Returns the causes for the `Status`.
     pub fn causes(&self) -> Vec<Cause> {
-        let causes = self.0.iter().map(|conflict| Cause {
-            reason: "FieldManagerConflict",
-            message: format!("conflict with {}", describe(&conflict.manager)),
-            field: conflict.path.to_string(),
+        let causes = self.printed().flat_map(|(manager, paths)| {
+            let message = format!("conflict with {}", describe(manager));
+            let cause = move |path: Path| Cause {
+                reason: "FieldManagerConflict",
+                message: message.clone(),
+                field: path.to_string(),
+            };
+            paths.into_iter().map(cause)
         });
         causes.collect()
     }
 
-    /// Returns the conflicting fields of all managers.
-    pub fn fields(&self) -> FieldSet {
-        self.0.iter().map(|conflict| &conflict.path).collect()
+    /// Returns the number of conflicting fields of all managers.
+    fn len(&self) -> usize {
+        self.0.iter().map(|(_, fields)| fields.len()).sum()
+    }
+
+    /// Returns the fields to print, by manager.
+    fn printed(&self) -> impl Iterator<Item = (&ManagerId, Vec<Path>)> {
+        let mut steps_left = MAX_PRINTED_STEPS;
+        self.0.iter().map(move |(manager, fields)| (manager, fields.paths_within(&mut steps_left)))
     }
 }
 
 impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [only] = self.0.as_slice() {
-            return write!(
-                f,
-                "Apply failed with 1 conflict: conflict with {}: {}",
-                describe(&only.manager),
-                only.path
-            );
+        let count = self.len();
+        if count == 1 {
+            let (manager, fields) = &self.0[0];
+            let name = describe(manager);
+            return write!(f, "Apply failed with 1 conflict: conflict with {name}: {fields}");
         }
-        write!(f, "Apply failed with {} conflicts: ", self.0.len())?;
+        write!(f, "Apply failed with {count} conflicts: ")?;
         let mut newline = "";
-        for group in self.0.chunk_by(|a, b| a.manager == b.manager) {
-            write!(f, "{newline}conflicts with {}:", describe(&group[0].manager))?;
-            group.iter().try_for_each(|conflict| write!(f, "\n- {}", conflict.path))?;
+        for (manager, paths) in self.printed().filter(|(_, paths)| !paths.is_empty()) {
+            write!(f, "{newline}conflicts with {}:", describe(manager))?;
+            paths.iter().try_for_each(|path| write!(f, "\n- {path}"))?;
             newline = "\n";
         }
         Ok(())
@@ -127,6 +142,20 @@ mod tests {
         ] {
             assert_eq!(Conflicts::new(by_manager).to_string(), expected);
         }
+    }
+
+    #[test]
+    fn conflicts_of_deep_fields_are_all_counted_but_printed_up_to_a_limit() {
+        let parents = vec!["parent"; 999];
+        let names: Vec<String> = (0..1_000).map(|index| format!("n{index}")).collect();
+        let paths: Vec<Vec<&str>> =
+            names.iter().map(|name| parents.iter().copied().chain([name.as_str()]).collect()).collect();
+        let fields = FieldSet::of_fields(&paths.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let conflicts = Conflicts::new(vec![(id("m", Operation::Apply, ""), fields)]);
+        let message = conflicts.to_string();
+        assert!(message.starts_with("Apply failed with 1000 conflicts: conflicts with \"m\":\n- .parent"));
+        assert_eq!(message.lines().count(), 1 + MAX_PRINTED_STEPS / 1_000);
+        assert_eq!(conflicts.causes().len(), MAX_PRINTED_STEPS / 1_000);
     }
 
     #[test]

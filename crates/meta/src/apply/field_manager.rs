@@ -146,7 +146,7 @@ impl FieldManager<'_> {
             Err(ApplyError::Conflicts(conflicts)) if writer.manager == last_applied::KUBECTL => {
                 let object_type = self.updater()?.object_type;
                 let remaining = last_applied::remaining(conflicts, object_type, self.api_version, before);
-                if !remaining.0.is_empty() {
+                if !remaining.is_empty() {
                     return Err(remaining.into());
                 }
                 self.apply_to(before, config, managed, writer, true)?

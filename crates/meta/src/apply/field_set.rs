@@ -258,19 +258,35 @@ impl FieldSet {
 
     /// Returns all members: at each level first its own, then those below.
     pub fn paths(&self) -> Vec<Path> {
-        let mut paths = Vec::with_capacity(self.len());
-        self.collect_paths(&mut Vec::new(), &mut paths);
+        let mut unlimited = usize::MAX;
+        self.paths_within(&mut unlimited)
+    }
+
+    /// The first of all fields, as long as their steps together are not more than `steps_left`, which is reduced by them.
+    pub(super) fn paths_within(&self, steps_left: &mut usize) -> Vec<Path> {
+        let mut paths = Vec::new();
+        self.collect_paths(&mut Vec::new(), &mut paths, steps_left);
         paths
     }
 
-    fn collect_paths(&self, prefix: &mut Vec<PathElement>, paths: &mut Vec<Path>) {
+    fn collect_paths<'a>(
+        &'a self,
+        prefix: &mut Vec<&'a PathElement>,
+        paths: &mut Vec<Path>,
+        steps_left: &mut usize,
+    ) {
         for node in self.nodes.iter().filter(|node| node.member) {
-            let path = prefix.iter().chain([&node.element]).cloned();
+            let Some(left) = steps_left.checked_sub(prefix.len() + 1) else {
+                *steps_left = 0;
+                return;
+            };
+            *steps_left = left;
+            let path = prefix.iter().copied().chain([&node.element]).cloned();
             paths.push(path.collect());
         }
         for node in self.nodes.iter().filter(|node| !node.children.is_empty()) {
-            prefix.push(node.element.clone());
-            node.children.collect_paths(prefix, paths);
+            prefix.push(&node.element);
+            node.children.collect_paths(prefix, paths, steps_left);
             prefix.pop();
         }
     }
@@ -362,6 +378,17 @@ mod tests {
     fn paths_lists_members_before_descendants() {
         let paths: Vec<_> = set(&["a.b", "c", "a.b.c", "b"]).paths().iter().map(Path::to_string).collect();
         assert_eq!(paths, [".b", ".c", ".a.b", ".a.b.c"]);
+    }
+
+    #[test]
+    fn paths_within_limit_ends_before_first_path_that_exceeds_it() {
+        let fields = set(&["a", "a.b", "a.b.c", "a.b.c.d"]);
+        let mut steps_left = 6;
+        assert_eq!(fields.paths_within(&mut steps_left), set(&["a", "a.b", "a.b.c"]).paths());
+        assert_eq!(steps_left, 0);
+        let mut steps_left = 5;
+        assert_eq!(fields.paths_within(&mut steps_left).len(), 2);
+        assert_eq!(steps_left, 0, "shorter paths of later sets are not returned instead");
     }
 
     #[test]

@@ -7,9 +7,12 @@ use serde_json::{Map, Value};
 
 use super::field_set::{FieldNode, FieldSet};
 use super::path_element::{PathElement, push_json_string};
+use crate::patch;
 
-/// Maximum nesting depth of a set. Request bodies in JSON are limited to a depth of 128.
-pub const MAX_DEPTH: usize = 256;
+/// Maximum nesting depth of a set, and of an object with such sets in its managedFields: the levels
+/// of the object that the set describes, those from the object to the set, and an empty map for the
+/// innermost field.
+pub const MAX_DEPTH: usize = patch::MAX_DEPTH + 5;
 
 /// Maximum number of path elements in a set. A request of 3 MiB, the largest allowed, cannot
 /// contain so many.
@@ -193,6 +196,7 @@ fn push_contents(out: &mut String, key: &mut String, set: &FieldSet, is_member: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::on_large_stack;
 
     #[test]
     fn fields_v1_round_trips() {
@@ -231,11 +235,13 @@ mod tests {
         for text in ["[]", "3", "{", r#"{"a":{}}"#, r#"{"f:a":[]}"#, r#"{"ff:a":{}}"#, r#"{"v:{":{}}"#] {
             assert!(FieldSet::from_json(text).is_err(), "{text}");
         }
-        let mut deep = Value::Object(Map::new());
-        for _ in 0..MAX_DEPTH {
-            deep = Value::Object(Map::from_iter([("f:a".to_owned(), deep)]));
-        }
-        assert_eq!(FieldSet::from_fields_v1(&deep), Err(FieldsV1Error::TooDeep));
+        on_large_stack(|| {
+            let mut deep = Value::Object(Map::new());
+            for _ in 0..MAX_DEPTH {
+                deep = Value::Object(Map::from_iter([("f:a".to_owned(), deep)]));
+            }
+            assert_eq!(FieldSet::from_fields_v1(&deep), Err(FieldsV1Error::TooDeep));
+        });
         assert_eq!(
             Reader { left: 1 }.read(&serde_json::json!({"f:a": {"f:b": {}}}), 9),
             Err(FieldsV1Error::TooMany)

@@ -11,6 +11,7 @@ use super::conflict::Conflicts;
 use super::field_set::FieldSet;
 use super::path_element::push_json;
 use super::typed::{Strictness, Type};
+use crate::go_json;
 
 /// The annotation in which `kubectl apply` records the last applied configuration.
 pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -30,14 +31,12 @@ pub(super) fn remaining(
     live: &Value,
 ) -> Conflicts {
     let Some(allowed) = applied_before(object_type, api_version, live) else { return conflicts };
-    let Conflicts(mut conflicts) = conflicts;
-    conflicts.retain(|conflict| !allowed.contains(&conflict.path));
-    Conflicts(conflicts)
+    conflicts.without(&allowed)
 }
 
 /// Returns the fields that were applied client-side and have not changed since.
 fn applied_before(object_type: Type<'_>, api_version: &str, live: &Value) -> Option<FieldSet> {
-    let applied: Value = serde_json::from_str(annotation(live)?).ok()?;
+    let applied: Value = go_json::from_text(annotation(live)?).ok()?;
     if applied.get("apiVersion")?.as_str()? != api_version {
         return None;
     }

@@ -26,7 +26,7 @@ mod update;
 mod value_order;
 mod versions;
 
-pub use conflict::{Cause, Conflict, Conflicts};
+pub use conflict::{Cause, Conflicts};
 pub use equality::{restore_times, unchanged_but_for_times};
 pub use field_filter::{FieldFilter, PathPattern, PatternStep, ResetFields};
 pub use field_manager::{Applied, ApplyError, FieldManager, Writer};

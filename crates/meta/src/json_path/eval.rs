@@ -7,6 +7,11 @@ use serde_json::Value;
 
 use super::{Filter, JsonPath, LostJsonPath, Operator, Range, Step, To};
 
+/// Maximum number of values that a recursive descent (`..`) may find: more than a large object has.
+/// Each further descent finds the descendants of all values found before, which in a deep object are
+/// many times as many.
+const MAX_VALUES: usize = 1 << 20;
+
 type Values<'a> = Vec<Cow<'a, Value>>;
 type EvalResult<T> = Result<T, LostJsonPath>;
 
@@ -30,7 +35,7 @@ fn evaluate_step<'a>(step: &'a Step, from: Values<'a>) -> EvalResult<Values<'a>>
         }
         Step::Field(name) => found.extend(from.into_iter().filter_map(|value| field(value, name))),
         Step::All => from.into_iter().for_each(|value| found.extend(children(value))),
-        Step::Deep => from.into_iter().for_each(|value| descend(value, &mut found)),
+        Step::Deep => from.into_iter().try_for_each(|value| descend(value, &mut found))?,
         Step::Items(range) => {
             for value in from.into_iter().filter(|value| !value.is_null()) {
                 found.extend(items(list(value)?, *range)?);
@@ -67,13 +72,16 @@ fn children(value: Cow<'_, Value>) -> Values<'_> {
 }
 
 /// Appends the value and all its descendants, except scalars and empty values.
-fn descend<'a>(value: Cow<'a, Value>, found: &mut Values<'a>) {
+fn descend<'a>(value: Cow<'a, Value>, found: &mut Values<'a>) -> EvalResult<()> {
     let parts = children(value.clone());
     if parts.is_empty() {
-        return;
+        return Ok(());
+    }
+    if found.len() == MAX_VALUES {
+        return failure(format!("the path leads to more than {MAX_VALUES} values"));
     }
     found.push(value);
-    parts.into_iter().for_each(|part| descend(part, found));
+    parts.into_iter().try_for_each(|part| descend(part, found))
 }
 
 fn list(value: Cow<'_, Value>) -> EvalResult<Values<'_>> {

@@ -141,6 +141,18 @@ mod tests {
     }
 
     #[test]
+    fn repeated_recursive_descent_in_deep_object_is_limited() {
+        crate::testing::on_large_stack(|| {
+            // The macro would copy the value at each level.
+            let wrap = |inner: Value| [("a".to_owned(), inner)].into_iter().collect();
+            let object = (0..3_000).fold(json!(1), |inner, _| wrap(inner));
+            let find = |path: &str| JsonPath::parse(path).unwrap().find(&object).map(|found| found.len());
+            assert_eq!(find("$..a"), Ok(3_000));
+            assert!(find("$..a..a").unwrap_err().to_string().contains("more than"));
+        });
+    }
+
+    #[test]
     fn find_returns_same_values_as_client_go() {
         for (path, expected) in [
             (".name", json!(["x"])),

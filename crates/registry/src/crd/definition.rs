@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use coracle_base::OnDeepStack;
 use coracle_meta::go_json;
 use coracle_meta::gvk::compare_versions;
 use coracle_meta::json_path::JsonPath;
@@ -60,7 +61,7 @@ pub(super) struct Version {
     /// Fields for field selectors and their paths.
     pub(super) selectable: Vec<(String, Option<JsonPath>)>,
     pub(super) scale: Option<scale::Limits>,
-    compiled: OnceLock<Option<Compiled>>,
+    compiled: OnceLock<Option<OnDeepStack<Compiled>>>,
 }
 
 impl Served {
@@ -110,7 +111,8 @@ impl Definition {
     /// The schema of a version, compiled on first use. None if the version is unknown.
     pub(super) fn compiled(&self, index: usize) -> Option<&Compiled> {
         let version = self.versions.get(index)?;
-        version.compiled.get_or_init(|| Compiled::of(&self.schema(index)?)).as_ref()
+        let compile = || Compiled::of(&self.schema(index)?).map(OnDeepStack::new);
+        version.compiled.get_or_init(compile).as_ref().map(OnDeepStack::value)
     }
 
     /// The schema of a version as it was written.

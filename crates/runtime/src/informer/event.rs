@@ -3,6 +3,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use coracle_base::deep_stack;
+use coracle_meta::go_json;
 use futures_util::{AsyncBufReadExt, Stream, TryStreamExt};
 use kube::Client;
 use kube::core::Status;
@@ -44,12 +46,11 @@ pub(super) async fn stream<V: View>(
 }
 
 fn decode<V: View>(cluster: &ClusterId, line: &str) -> serde_json::Result<Event<V>> {
-    let mut read = serde_json::Deserializer::from_str(line);
-    let mut found = read_line(None, &mut read)?;
+    let read = |known| deep_stack::run(|| go_json::read_text(line, |from| read_line(known, from)));
+    let mut found = read(None)?;
     if found.content.is_none() {
         // The object came before its type, which is known now.
-        let mut again = serde_json::Deserializer::from_str(line);
-        found = read_line(found.kind, &mut again)?;
+        found = read(found.kind)?;
     }
     let cluster = found.cluster.map_or_else(|| cluster.clone(), ClusterId::new);
     let content = found.content.ok_or_else(|| serde_json::Error::missing_field("object"))?;

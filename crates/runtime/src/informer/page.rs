@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::view::View;
 use crate::key::{ClusterId, ObjectKey};
+use crate::response;
 
 /// A list of objects, or a page of it.
 #[derive(Debug)]
@@ -47,9 +48,9 @@ impl<V: View> Page<V> {
         request: http::Request<Vec<u8>>,
     ) -> kube::Result<Self> {
         if cluster == ClusterId::all_clusters() {
-            return Ok(client.request::<AllClustersList<V>>(request).await?.into());
+            return Ok(response::read::<AllClustersList<V>>(client, request).await?.into());
         }
-        let ClusterList { metadata, items } = client.request::<ClusterList<V>>(request).await?;
+        let ClusterList { metadata, items } = response::read::<ClusterList<V>>(client, request).await?;
         let objects = items.into_iter().map(|object| (key_of(cluster, &object), object)).collect();
         Ok(Self::new(metadata, Listed { objects, hidden: Vec::new() }))
     }

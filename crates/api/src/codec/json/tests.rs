@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::codec::{Problem, settle};
+use crate::codec::{Problem, on_large_stack, settle};
 use crate::schema::types;
 
 fn read(group: &str, version: &str, kind: &str, body: &str) -> Result<Decoded, DecodeError> {
@@ -210,8 +210,13 @@ fn invalid_utf8_is_replaced() {
 
 #[test]
 fn depth_is_limited() {
+    on_large_stack(check_depth);
+}
+
+fn check_depth() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert!(decode(nested(MAX_DEPTH).as_bytes(), Target::Any).is_ok());
+    assert!(decode(nested(MAX_DEPTH + 1).as_bytes(), Target::Any).is_err());
     let error = decode(nested(100_000).as_bytes(), Target::Any).unwrap_err();
     assert_eq!(error.to_string(), "exceeded max depth");
     let id = types().kind("", "v1", "Pod").unwrap();

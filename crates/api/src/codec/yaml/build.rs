@@ -17,6 +17,10 @@ use crate::codec::error::{DecodeError, Problem, Quoted};
 use crate::codec::json::MAX_DEPTH;
 use crate::codec::text::lossy;
 
+/// Maximum nesting of flow style in the scanner. The scanner is ahead of the parser by one simple key at most, which has
+/// 1024 characters; the parser enforces the limit of documents.
+const FLOW_LIMIT: usize = 2 * MAX_DEPTH;
+
 /// Memory of a duplicate key: its line, and its slot in a growing list.
 const DUPLICATE_BYTES: usize = 64;
 
@@ -28,6 +32,7 @@ pub(super) fn document(body: &[u8], budget: &mut DecodeBudget) -> Parsed<(Value,
     // Whether the parser emits comments depends on the features that other crates enable.
     let mut options = Options::default();
     options.set_emit_comments(false);
+    options.flow_nesting_limit = FLOW_LIMIT;
     let mut builder = Builder {
         parser: Parser::new_from_str_with_options(text, options),
         text,
@@ -149,7 +154,7 @@ impl<'a> Builder<'a, '_> {
     fn deeper(&mut self, line: usize, read: fn(&mut Self, usize) -> Parsed<Node>) -> Parsed<Node> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(at(line, "exceeded max depth"));
+            return Err(at(line, &format!("exceeded max depth of {MAX_DEPTH}")));
         }
         let node = read(self, line);
         self.depth -= 1;

@@ -4,7 +4,8 @@ use coracle_meta::budget::MAX_JSON_TEXT_BYTES;
 use serde_json::json;
 
 use super::*;
-use crate::codec::Problem;
+use crate::codec::json::MAX_DEPTH;
+use crate::codec::{Problem, on_large_stack};
 use crate::schema::types;
 
 fn tree(text: &str) -> Value {
@@ -88,7 +89,6 @@ fn unsupported_documents_are_rejected() {
     assert!(fault("a: .inf").contains("unsupported value: +Inf"));
     assert!(fault("? [a]\n: b").contains("invalid map key"));
     assert!(fault("<<: 5").contains("map merge requires map"));
-    assert!(fault(&"[".repeat(10_000)).starts_with("yaml: "));
     assert!(decode(b"\xff\xfe", Target::Any).is_err());
 }
 
@@ -132,9 +132,35 @@ fn document_whose_json_would_be_too_long_is_rejected() {
 
 #[test]
 fn nested_deeper_than_json_is_rejected_without_recursion() {
+    on_large_stack(check_depth);
+}
+
+fn check_depth() {
+    assert!(fault(&"[".repeat(MAX_DEPTH)).starts_with("yaml: "));
     for text in ["[".repeat(3_000_000), "{a: ".repeat(700_000), "- ".repeat(1_000_000)] {
         assert!(fault(&text).starts_with("yaml: "), "{}", &text[..8]);
     }
+    let nested = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(decode(nested(MAX_DEPTH).as_bytes(), Target::Any).is_ok());
+    let error = fault(&nested(MAX_DEPTH + 1));
+    assert!(error.ends_with("exceeded max depth of 10000"), "{error}");
+}
+
+#[test]
+fn text_of_a_deep_value_is_read_again_and_not_indented_without_bound() {
+    on_large_stack(|| {
+        let mut value = json!([vec![1; 5_000], {"a": "- b", "c": [], "d": {}}]);
+        for level in 0..5_000 {
+            // The macro would copy the value at each level.
+            value = match level % 2 {
+                0 => Value::Object([("a".into(), value), ("b".into(), json!(1))].into_iter().collect()),
+                _ => Value::Array(vec![value, json!("x")]),
+            };
+        }
+        let text = encode(&value);
+        assert!(text.len() < 1 << 20, "{}", text.len());
+        assert!(tree(&text) == value);
+    });
 }
 
 #[test]

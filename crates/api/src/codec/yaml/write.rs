@@ -1,9 +1,14 @@
-//! Encodes a tree in block style, with keys in the order of the tree, which is ascending.
+//! Encodes a tree in block style, with keys in the order of the tree, which is ascending. Deeply nested values are
+//! written in flow style.
 
 use coracle_meta::go_json;
 use serde_json::{Map, Value};
 
 use super::resolve::{self, Resolved};
+
+/// The largest indentation, in spaces. An object of 3 MiB can have 400 000 fields that lie thousands of levels deep, and
+/// each line of block style begins with two spaces for each level. What lies deeper is written as JSON, which is YAML too.
+const MAX_INDENT: usize = 128;
 
 pub(super) fn document(value: &Value) -> String {
     let mut out = String::new();
@@ -27,12 +32,12 @@ fn object(out: &mut String, fields: &Map<String, Value>, indent: usize, after_da
         text(out, key);
         out.push(':');
         match value {
-            Value::Object(fields) if !fields.is_empty() => {
+            Value::Object(fields) if !fields.is_empty() && indent < MAX_INDENT => {
                 out.push('\n');
                 object(out, fields, indent + 2, false);
             }
             // Lists are not indented below their key, as in kubectl's output.
-            Value::Array(items) if !items.is_empty() => {
+            Value::Array(items) if !items.is_empty() && indent < MAX_INDENT => {
                 out.push('\n');
                 array(out, items, indent);
             }
@@ -50,8 +55,10 @@ fn array(out: &mut String, items: &[Value], indent: usize) {
         pad(out, indent);
         out.push_str("- ");
         match item {
-            Value::Object(fields) if !fields.is_empty() => object(out, fields, indent + 2, true),
-            Value::Array(items) if !items.is_empty() => {
+            Value::Object(fields) if !fields.is_empty() && indent < MAX_INDENT => {
+                object(out, fields, indent + 2, true);
+            }
+            Value::Array(items) if !items.is_empty() && indent < MAX_INDENT => {
                 // The dash of a nested list has a line of its own.
                 out.pop();
                 out.push('\n');
@@ -75,7 +82,7 @@ fn scalar(out: &mut String, value: &Value) {
         Value::Number(number) if number.is_f64() => {
             out.push_str(&go_json::general_text(number.as_f64().unwrap_or_default()));
         }
-        // Other numbers, literals, and the empty list and object are written as in JSON.
+        // Other numbers, literals, empty lists and objects and deeply nested ones are written as in JSON.
         other => out.push_str(&other.to_string()),
     }
 }

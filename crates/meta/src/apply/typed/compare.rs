@@ -106,8 +106,10 @@ fn entries(shape: MapShape<'_>, old: Option<&Map<String, Value>>, new: Option<&M
     let mut nodes = Nodes::default();
     for (name, before) in old.into_iter().flatten() {
         let after = new.and_then(|new| new.get(name));
-        // Skip equal values without a schema lookup: most of an object is unchanged.
-        if after == Some(before) {
+        // Skip equal values without a schema lookup: most of an object is unchanged. Values without
+        // a schema are compared only once, by the recursion: they may be so deep that a comparison of
+        // the whole subtree at each level takes seconds.
+        if shape.node.is_some() && after == Some(before) {
             continue;
         }
         let difference = shape.child(name).difference(Some(before), after);

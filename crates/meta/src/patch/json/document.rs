@@ -12,7 +12,7 @@ use crate::patch::limits::{MAX_COPY_BYTES, MAX_DEPTH, MAX_SHIFTED_ITEMS, depth};
 /// Depth that a document may reach between two measurements: still safe for the recursive drop, and
 /// large enough above [`MAX_DEPTH`] that a patch cannot force a walk of the whole document at each
 /// operation.
-const MAX_DEPTH_UNMEASURED: usize = 4 * MAX_DEPTH;
+const MAX_DEPTH_UNMEASURED: usize = 2 * MAX_DEPTH;
 
 /// A document with the resources consumed by operations so far.
 pub(super) struct Document {
