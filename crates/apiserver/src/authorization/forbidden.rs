@@ -1,4 +1,4 @@
-//! A refusal in upstream's words (`ForbiddenStatusError` in `handlers/responsewriters` of
+//! The 403 status with kube-apiserver's text (`ForbiddenStatusError` in `handlers/responsewriters` of
 //! k8s.io/apiserver).
 
 use coracle_meta::field::quoted;
@@ -8,7 +8,7 @@ use coracle_registry::Identity;
 
 use super::{Attributes, Target};
 
-/// What somebody is told who may not do something, with the reason of whoever decided it.
+/// The status for a user without permission, with the reason of the authorizer.
 pub(crate) fn forbidden(identity: &Identity, attributes: &Attributes<'_>, reason: &str) -> Status {
     let (verb, user) = (attributes.verb, quoted(&identity.name));
     let (resource, name, message) = match &attributes.target {
@@ -38,7 +38,7 @@ pub(crate) fn forbidden(identity: &Identity, attributes: &Attributes<'_>, reason
     }
 }
 
-/// Nothing of what a client sent may look like a page to a browser.
+/// Escapes client input, so that a browser does not interpret it as markup.
 fn without_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_upstreams_words() {
+    fn forbidden_messages_are_those_of_kube_apiserver() {
         let pod =
             ResourceTarget { resource: "pods", namespace: "ns", name: "x", ..ResourceTarget::default() };
         assert_eq!(

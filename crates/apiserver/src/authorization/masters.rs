@@ -1,4 +1,4 @@
-//! Administrators: whoever is in one group may do everything, whatever roles say.
+//! Authorizer for administrators: members of `system:masters` may do everything, whatever roles exist.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use coracle_registry::{Cluster, Identity};
 
 use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules, known};
 
-/// Whoever is in this group may do everything, as in upstream.
+/// The group whose members may do everything, as in Kubernetes.
 const MASTERS: &str = "system:masters";
 
-/// Administrators may do everything; of others nothing is known.
+/// Allows everything to members of `system:masters`; has no opinion on other users.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MastersOnly;
 
-/// Whether somebody may do everything.
+/// Whether a user is a member of `system:masters`.
 pub(crate) fn is_master(identity: &Identity) -> bool {
     identity.groups.iter().any(|group| group == MASTERS)
 }
@@ -38,7 +38,7 @@ impl Permissions for MastersOnly {
         Decision { allowed: is_master(identity), ..Decision::default() }
     }
 
-    /// None: a role that is bound to the group says it, for those who ask.
+    /// Empty: the rules are listed from the ClusterRole that is bound to the group.
     fn rules(&self, _identity: &Identity, _namespace: &str) -> Rules {
         Rules::default()
     }

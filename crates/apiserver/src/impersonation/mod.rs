@@ -1,9 +1,9 @@
-//! Acting as somebody else: whoever may do that asks with headers, and everything after is decided
-//! and noted as if the other had asked.
+//! User impersonation: a permitted sender names another user in headers, and later filters authorize and record the
+//! request as if that user had sent it.
 //!
-//! There are several ways to be allowed to, tried in upstream's order
-//! (`pkg/endpoints/filters/impersonation` of k8s.io/apiserver): constrained ones, which also say what
-//! may be done as the other, and the old one, by which all may be done that the other may do.
+//! There are several modes, tried in kube-apiserver's order (`pkg/endpoints/filters/impersonation` of
+//! k8s.io/apiserver): constrained modes, which also limit the operations, and the legacy mode, which allows everything
+//! that the impersonated user may do.
 
 mod extra;
 mod headers;
@@ -20,11 +20,11 @@ use mode::MODES;
 
 pub(crate) use headers::is_asked_for;
 
-/// Who a request is to be from, if not from whoever sent it. The headers are taken out of it, so that
-/// nobody after this can treat it otherwise than the other's own.
+/// Returns the impersonated user, or None without impersonation headers. Removes the headers from the request, so that
+/// later filters treat it like a request of that user.
 ///
 /// # Errors
-/// If the sender may not act as that, or does not say as whom.
+/// If the sender may not impersonate the user, or the headers are invalid.
 pub(crate) fn impersonated(
     headers: &mut HeaderMap,
     sender: &Identity,
@@ -48,7 +48,7 @@ pub(crate) fn impersonated(
         }
     }
     metrics.note_impersonation(None, began.elapsed());
-    // The old way is open to everybody, so somebody has refused.
+    // The legacy mode applies to every user, so at least one mode has rejected the request.
     Err(refused.map_or_else(Refusal::undecided, |status| Refusal::unauthorized_action(*status)))
 }
 
@@ -98,7 +98,7 @@ mod tests {
         ask(&Identity { name: "me".into(), groups, ..Identity::default() }, &MastersOnly, headers)
     }
 
-    /// Allows these, each `verb group resource/subresource namespace/name`.
+    /// Permissions that allow these requests, each `verb group resource/subresource namespace/name`.
     struct Allows(&'static [&'static str]);
 
     impl Permissions for Allows {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_acts_as_another() {
+    fn permitted_sender_impersonates_another_user() {
         let headers = [
             (USER, "jane"),
             (GROUP, "dev"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_nodes_and_strangers_are_in_their_groups() {
+    fn impersonated_users_get_their_implied_groups() {
         let account = asked(MASTERS, &[(USER, "system:serviceaccount:ns:robot")]).unwrap().unwrap();
         let groups = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
         assert_eq!(account.groups, groups);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_in_upstreams_words() {
+    fn sender_without_permission_gets_the_message_of_kube_apiserver() {
         let refusal = asked(&["dev"], &[(USER, "jane")]).unwrap_err();
         let message = "pods \"p\" is forbidden: User \"me\" cannot impersonate-on:user-info:get resource \
                        \"pods\" in API group \"\" in the namespace \"ns\"";
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_cannot_be_read_is_not_the_sender() {
+    fn unreadable_user_header_is_not_treated_as_the_sender() {
         let mut headers = HeaderMap::new();
         headers.insert(USER, HeaderValue::from_bytes(b"jan\xe9").unwrap());
         let asked = Attributes { verb: "get", target: POD };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_done_as_another_may_be_limited() {
+    fn constrained_impersonation_limits_operations() {
         let sender = Identity { name: "me".into(), ..Identity::default() };
         let rules: &[&str] = &[
             "impersonate-on:user-info:get  pods/ ns/p",
@@ -194,12 +194,12 @@ mod tests {
         assert!(ask(&[(USER, "joe")]).is_err());
         let (_, message) = ask(&[(USER, "jane"), (GROUP, "system:masters")]).unwrap_err();
         assert!(message.ends_with("impersonating the system:masters group is not allowed"), "{message}");
-        // Nodes and accounts have ways of their own.
+        // Nodes and accounts require their own modes.
         assert!(ask(&[(USER, "system:node:n")]).is_err());
     }
 
     #[test]
-    fn an_agent_may_act_as_its_own_node_only() {
+    fn associated_node_mode_is_limited_to_the_own_node() {
         let node = |name: &str| Identity {
             name: "system:serviceaccount:kube-system:agent".into(),
             extra: [("authentication.kubernetes.io/node-name".to_owned(), vec![name.to_owned()])].into(),

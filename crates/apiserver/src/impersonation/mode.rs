@@ -1,4 +1,4 @@
-//! The ways in which somebody may be allowed to act as another.
+//! The impersonation modes, each with its own permissions.
 
 use coracle_meta::name::{dns1123_label, dns1123_subdomain};
 use coracle_meta::status::Status;
@@ -18,38 +18,38 @@ const NODE: &str = "system:node:";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 
-/// Where it is noted on which node the pod of a service account runs.
+/// The extra field with the node of a service account's pod.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// The group of the attributes of users that are no objects.
+/// The API group of user attributes that are not objects.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Whoever wants so many groups or values may be allowed all of them at once.
+/// For this many groups or values, a wildcard permission is tried first.
 const MANY: usize = 4;
 
-/// A way to be allowed to act as another.
+/// An impersonation mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// An agent as the node that its pod is on.
+    /// A service account of a pod impersonates the pod's own node.
     AssociatedNode,
-    /// Somebody as a node.
+    /// Any user impersonates a node.
     ArbitraryNode,
-    /// Somebody as a service account.
+    /// Any user impersonates a service account.
     ServiceAccount,
-    /// Somebody as a user who is neither.
+    /// Any user impersonates a user that is neither node nor service account.
     UserInfo,
-    /// Somebody as anybody, without limit of what is done.
+    /// Any user impersonates any user, without limiting the operations.
     Legacy,
 }
 
-/// All of them, in the order in which they are tried.
+/// All modes, in the order in which they are tried.
 pub(super) const MODES: [Mode; 5] =
     [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
 
 type Checked = Result<(), Box<Status>>;
 
 impl Mode {
-    /// Who the request is from if this way is open; none if it does not lead there.
+    /// Returns the impersonated identity if this mode permits it; None if the mode does not apply.
     pub(super) fn check(
         self,
         wanted: &Identity,
@@ -101,7 +101,7 @@ impl Mode {
         }
     }
 
-    /// With the groups that follow from who somebody is.
+    /// Adds the groups that follow from the user name.
     fn completed(self, wanted: &Identity) -> Identity {
         let mut identity = wanted.clone();
         if self.is_constrained() && node_name(&wanted.name).is_some() {
@@ -119,7 +119,7 @@ impl Mode {
     }
 }
 
-/// The questions of one way.
+/// The permission checks of one mode.
 struct Check<'a> {
     mode: Mode,
     sender: &'a Identity,
@@ -128,7 +128,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Whether this may be done as another at all.
+    /// Checks that the operation is permitted during impersonation.
     fn may_do(&self, asked: &Attributes<'_>) -> Checked {
         if !self.mode.is_constrained() {
             return Ok(());
@@ -137,7 +137,7 @@ impl Check<'_> {
         self.ask(&Attributes { verb: &verb, target: asked.target })
     }
 
-    /// Whether every part of the other identity is one that the sender may take on.
+    /// Checks that the sender may impersonate the user name, the UID, each group and each extra field.
     fn may_be(&self, wanted: &Identity) -> Checked {
         self.may_be_called(&wanted.name)?;
         if !wanted.uid.is_empty() {
@@ -160,7 +160,7 @@ impl Check<'_> {
             return self.ask(&Attributes { verb: &self.mode.verb(), target: Target::Resource(target) });
         }
         match node_name(name) {
-            // The agent's own node was found out, so that all of them are one.
+            // The node was verified to be the sender's own, so the permission names no single node.
             Some(_) if self.mode == Mode::AssociatedNode => self.may_take("nodes", self.group(), "", "*"),
             Some(node) if self.mode.is_constrained() => self.may_take("nodes", self.group(), "", node),
             _ => self.may_take("users", self.group(), "", name),
@@ -200,7 +200,7 @@ impl Check<'_> {
         })
     }
 
-    /// Where users and groups are: in the old way they are in the group of pods.
+    /// The API group of users and groups: the legacy mode uses the core group.
     fn group(&self) -> &'static str {
         if self.mode.is_constrained() { AUTHENTICATION } else { "" }
     }
@@ -242,12 +242,12 @@ fn target<'a>(resource: &'a str, group: &'a str, subresource: &'a str, name: &'a
     })
 }
 
-/// The node that a user is, if it is one.
+/// The node name in a user name of a node.
 fn node_name(user: &str) -> Option<&str> {
     user.strip_prefix(NODE).filter(|name| dns1123_subdomain(name).is_empty())
 }
 
-/// Namespace and name of the service account that a user is, if it is one.
+/// Namespace and name in a user name of a service account.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
     (dns1123_label(namespace).is_empty() && dns1123_subdomain(name).is_empty()).then_some((namespace, name))

@@ -1,7 +1,7 @@
-//! Tokens whose signatures were found good, so that the next request with one need not do the sums.
+//! A cache of tokens with verified signatures, so that later requests skip the verification.
 //!
-//! Only what can never change is kept: that a key has signed these words. Whether that key still counts,
-//! whether the token is valid now, and whether what it is bound to is still there is asked every time.
+//! Only the immutable fact is cached: that a key has signed this text. Each request checks that the key is still
+//! accepted, that the token has not expired, and that the object it is bound to still exists.
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,13 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::super::authenticator::BearerToken;
 use super::super::hasher::{SecretHash, SecretHasher};
 
-/// Tokens in one generation, of which there are two. Upstream keeps 32 768 for five thousand nodes; this
-/// is enough for the pods of a large cluster at about a kilobyte each, and whoever is not among them
-/// pays for one signature.
+/// Tokens in one generation, of which there are two. kube-apiserver caches 32 768 for five thousand nodes; this
+/// suffices for the pods of a large cluster at about a kilobyte each, and a miss costs one signature verification.
 const GENERATION_TOKENS: usize = 8192;
 
-/// What is known of tokens, by their hashes. What nobody asked for while a whole generation was filled
-/// is forgotten.
+/// Verified tokens by hash. Entries that are not used while a whole generation fills up are evicted.
 pub(super) struct KnownTokens<T> {
     hasher: SecretHasher,
     generation_tokens: usize,
@@ -38,7 +36,7 @@ impl<T> KnownTokens<T> {
         Self { hasher: SecretHasher::new(), generation_tokens, generations }
     }
 
-    /// By what a token is found.
+    /// The key of a token.
     pub(super) fn hash(&self, token: &BearerToken) -> SecretHash {
         self.hasher.hash(token.expose().as_bytes())
     }
@@ -76,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_stays_and_the_rest_is_bounded() {
+    fn used_tokens_stay_cached_and_the_size_is_bounded() {
         let known = KnownTokens::of_size(10);
         let favourite = known.hash(&BearerToken::new("favourite"));
         known.keep(favourite, Arc::new(0));

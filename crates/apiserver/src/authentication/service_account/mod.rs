@@ -1,8 +1,8 @@
-//! Tokens of service accounts, those that end and those of old that do not.
+//! Service account tokens: bound tokens, which expire, and legacy tokens, which do not.
 //!
-//! A good signature is not enough: the account, and whatever the token is bound to, must still be there
-//! in the cluster that is asked. That is looked up for every request, so that a token is void at once
-//! when its pod has gone.
+//! A valid signature is not sufficient: the account, and the object that the token is bound to, must still exist in the
+//! cluster of the request. They are looked up for every request, so that a token is invalid as soon as its pod is
+//! deleted.
 
 mod bound;
 mod known;
@@ -22,20 +22,20 @@ use crate::credential_scope::CredentialScope;
 use crate::token::{Claims, ClusterClaims, Jwt, LEGACY_ISSUER, LegacyClaims, TokenSigner, issuer};
 use known::KnownTokens;
 
-/// The groups of all accounts, and of those of a namespace.
+/// The group of all service accounts, and the prefix of the groups of a namespace.
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 
 pub(super) struct ServiceAccountAuthenticator {
     signer: Arc<dyn TokenSigner>,
-    /// The issuers of the default cluster's tokens: the signer's, and others that it had before. Those of other clusters
-    /// follow from them.
+    /// The issuers of the default cluster's tokens: the signer's, and its former ones. Those of other clusters are
+    /// derived from them.
     issuers: Vec<String>,
     known: KnownTokens<Known>,
     hasher: SecretHasher,
     kinds: Kinds,
 }
 
-/// The kinds that tokens are bound to.
+/// The kinds that tokens refer to.
 struct Kinds {
     accounts: &'static dyn Kind,
     pods: &'static dyn Kind,
@@ -43,13 +43,13 @@ struct Kinds {
     nodes: &'static dyn Kind,
 }
 
-/// A token that one of our keys has signed.
+/// A token with a valid signature.
 struct Known {
     says: Says,
     issuer: String,
     /// The cluster that it is valid for.
     scope: CredentialScope,
-    /// Who it is, if it is good.
+    /// The user of the token.
     identity: Arc<Identity>,
     key_id: String,
 }
@@ -99,13 +99,13 @@ impl ServiceAccountAuthenticator {
         Ok(Some(Authenticated { identity, scope, audiences }))
     }
 
-    /// The claims of a token that the issuer of a cluster has issued, if its signature is valid.
+    /// Returns the claims of a token that the issuer of a cluster has issued, if its signature is valid.
     fn signed(&self, token: &BearerToken, cluster: &str) -> Result<Option<Arc<Known>>, AuthenticationError> {
         let hash = self.known.hash(token);
         let keys = self.signer.public_keys();
         let known = self.known.find(hash).filter(|known| keys.iter().any(|key| key.id() == known.key_id));
         if let Some(known) = known {
-            // The same token may have been shown to the cluster it is for.
+            // The token may have been cached by a request to the cluster that it is for.
             return Ok(self.is_issuer(&known.issuer, cluster).then_some(known));
         }
         let read = self.read(token, cluster)?.map(Arc::new);
@@ -115,7 +115,7 @@ impl ServiceAccountAuthenticator {
         Ok(read)
     }
 
-    /// Whether tokens of this issuer may be tokens of the cluster.
+    /// Whether tokens of this issuer may belong to the cluster.
     fn is_issuer(&self, issuer: &str, cluster: &str) -> bool {
         is_legacy_issuer(issuer, cluster)
             || self.issuers.iter().any(|base| issuer == issuer::of_cluster(base, cluster))
@@ -141,7 +141,7 @@ impl ServiceAccountAuthenticator {
         }))
     }
 
-    /// For which of the audiences asked about the token is.
+    /// Those of the requested audiences that the token is for.
     fn audiences(&self, known: &Known, attempt: &Attempt<'_>) -> Result<Vec<String>, AuthenticationError> {
         let said = match &known.says {
             Says::Bound(claims) => claims.aud.as_slice(),
@@ -166,7 +166,7 @@ impl TokenAuthenticator for ServiceAccountAuthenticator {
     }
 }
 
-/// The user that an account is.
+/// The user of a service account.
 fn user(namespace: &str, name: &str, uid: &str) -> Identity {
     Identity {
         name: format!("system:serviceaccount:{namespace}:{name}"),
@@ -176,7 +176,7 @@ fn user(namespace: &str, name: &str, uid: &str) -> Identity {
     }
 }
 
-/// As Go prints it.
+/// Formats a list of texts like Go.
 fn list(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| quoted(name).to_string()).collect();
     format!("[{}]", names.join(" "))

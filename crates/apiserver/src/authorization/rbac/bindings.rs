@@ -1,4 +1,4 @@
-//! The bindings of a namespace, or of the whole cluster, found by whom they are for.
+//! The bindings of a namespace, or of the whole cluster, indexed by subject.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::binding::{Binding, Subject};
 
-/// Bindings of one place.
+/// The RoleBindings of one namespace, or the ClusterRoleBindings.
 #[derive(Default)]
 pub(super) struct Bindings {
     by_name: HashMap<Box<str>, Arc<Binding>>,
-    /// By the name of the user, which service accounts have too.
+    /// By user name; service accounts are users, too.
     by_user: Given,
     by_group: Given,
 }
 
-/// What is given to each, in the order of the bindings' names.
+/// Bindings of each subject, sorted by name.
 type Given = HashMap<Box<str>, BTreeMap<Box<str>, Arc<Binding>>>;
 
 impl Bindings {
@@ -25,13 +25,13 @@ impl Bindings {
         self.by_name.is_empty()
     }
 
-    /// Those that apply to somebody; one may come several times.
+    /// Bindings that apply to a user; one may occur several times.
     pub(super) fn given_to<'a>(&'a self, identity: &'a Identity) -> impl Iterator<Item = &'a Arc<Binding>> {
         let to_groups = identity.groups.iter().filter_map(|group| self.by_group.get(&**group));
         self.by_user.get(&*identity.name).into_iter().chain(to_groups).flat_map(BTreeMap::values)
     }
 
-    /// Takes note of a binding, or of none where it is gone.
+    /// Records a binding; None if it was deleted.
     pub(super) fn note(&mut self, name: &str, namespace: &str, object: Option<&Value>) {
         if let Some(old) = self.by_name.remove(name) {
             old.subjects.iter().for_each(|subject| self.take(subject, name));

@@ -1,5 +1,5 @@
-//! Roles and bindings of a cluster, arranged for questions: who asks is looked up, and only what is bound
-//! to that user and those groups is looked at.
+//! Index of the roles and bindings of a cluster: the bindings of a user and its groups are looked up, and only their
+//! roles are evaluated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::relevance::{Relevance, Relevant};
 use super::rule::{PolicyRule, Question};
 use crate::cluster_cache::{ObjectIndex, Source};
 
-/// What roles say, by their names.
+/// Rules of roles, by name.
 type Roles = HashMap<Box<str>, Arc<[PolicyRule]>>;
 
-/// Everything of a cluster that says who may do what.
+/// All roles and bindings of a cluster.
 #[derive(Default)]
 pub(crate) struct Index {
     cluster_roles: Roles,
@@ -33,7 +33,7 @@ pub(crate) struct Index {
     relevance: Relevance,
 }
 
-/// Whoever has no more bindings is not worth remembering anything of.
+/// Decisions about users with at most this many bindings are not cached.
 const FEW_BINDINGS: usize = 16;
 
 impl ObjectIndex for Index {
@@ -45,14 +45,14 @@ impl ObjectIndex for Index {
 }
 
 impl Index {
-    /// What is stored at this moment. What is asked often is [`Rbac`](super::Rbac)'s.
+    /// Reads the stored objects without a cache. Frequent requests use the cache of [`Rbac`](super::Rbac).
     pub(crate) async fn read(cluster: &Cluster) -> Result<Self> {
         let mut index = Self::default();
         cluster.follow_group(GROUP, |place, entry| index.note_entry(place, Some(entry))).await?;
         Ok(index)
     }
 
-    /// Takes note of an object, or of none where it is gone.
+    /// Records an object; None if it was deleted.
     pub(super) fn note(&mut self, place: Place<'_>, object: Option<&Value>) {
         let Place { plural, namespace, name } = place;
         self.relevance.forget();
@@ -77,7 +77,7 @@ impl Index {
         }
     }
 
-    /// Whether somebody may do something, and by which binding.
+    /// Decides whether a user may perform an operation, and names the binding that allows it.
     pub(super) fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
         if let Target::Resource(target) = &attributes.target
             && self.given(identity, target.namespace).nth(FEW_BINDINGS).is_some()
@@ -96,7 +96,7 @@ impl Index {
         decide(given, identity, attributes)
     }
 
-    /// The bindings whose roles are about what is asked, whichever object it is.
+    /// The bindings whose roles have a rule for the resource and verb, whatever the object's name is.
     fn relevant(&self, identity: &Identity, namespace: &str, attributes: &Attributes<'_>) -> Relevant {
         let question = Question::new(*attributes);
         let mut relevant = Relevant::default();
@@ -112,7 +112,7 @@ impl Index {
         relevant
     }
 
-    /// What somebody may do in a namespace.
+    /// Lists the permissions of a user in a namespace.
     pub(super) fn rules(&self, identity: &Identity, namespace: &str) -> Rules {
         let mut all = Rules::default();
         let (rules, evaluation_error) = self.policy_rules(identity, namespace);
@@ -120,8 +120,8 @@ impl Index {
         Rules { evaluation_error, ..all }
     }
 
-    /// The rules that apply to somebody in a namespace, as they are in roles, and what is wrong with
-    /// others.
+    /// Returns the rules that apply to a user in a namespace, as they are in roles, and the errors of bindings without
+    /// a role.
     pub(crate) fn held(&self, identity: &Identity, namespace: &str) -> (Vec<Value>, String) {
         let (rules, error) = self.policy_rules(identity, namespace);
         (rules.into_iter().map(PolicyRule::to_value).collect(), error)
@@ -129,7 +129,7 @@ impl Index {
 
     fn policy_rules(&self, identity: &Identity, namespace: &str) -> (Vec<&PolicyRule>, String) {
         let (mut all, mut errors) = (Vec::new(), Vec::new());
-        // Whoever is bound several times by one binding is bound once.
+        // A binding with several subjects that match the user counts once.
         let given: BTreeMap<_, _> = self
             .given(identity, namespace)
             .map(|binding| ((&binding.namespace, binding.name()), binding))
@@ -143,7 +143,7 @@ impl Index {
         (all, aggregate(errors))
     }
 
-    /// The bindings that apply to somebody in a namespace, those of the whole cluster first.
+    /// Bindings that apply to a user in a namespace, ClusterRoleBindings first.
     fn given<'a>(
         &'a self,
         identity: &'a Identity,
@@ -155,7 +155,7 @@ impl Index {
             .flat_map(move |bindings| bindings.given_to(identity))
     }
 
-    /// The rules of a role, or why there are none.
+    /// Returns the rules of a role, or the error that it does not exist.
     fn rules_of(&self, role: &RoleRef, namespace: &str) -> std::result::Result<&Arc<[PolicyRule]>, String> {
         let found = match &*role.kind {
             "ClusterRole" => self.cluster_roles.get(&role.name),
@@ -170,7 +170,7 @@ impl Index {
     }
 }
 
-/// Whether one of these allows what is asked, and which; else what is wrong with them.
+/// Returns the first rule's permission with the name of its binding; otherwise the errors of the bindings.
 fn decide<'a>(
     given: impl Iterator<Item = std::result::Result<(&'a Binding, &'a [PolicyRule]), String>>,
     identity: &Identity,
@@ -194,7 +194,7 @@ fn decide<'a>(
     }
 }
 
-/// What a role says.
+/// The rules of a role object.
 fn rules_of(role: &Value) -> Arc<[PolicyRule]> {
     PolicyRule::read_all(role).into()
 }
@@ -206,7 +206,7 @@ fn put<T>(map: &mut HashMap<Box<str>, T>, name: &str, value: Option<T>) {
     }
 }
 
-/// Adds a rule to what somebody may do.
+/// Adds a rule to the list of permissions.
 fn tell(rule: &PolicyRule, all: &mut Rules) {
     if !rule.resources.is_empty() {
         all.resource_rules.push(ResourceRule {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_bound_may_and_is_told_why() {
+    fn bound_subject_is_allowed_with_a_reason() {
         let mut index = Index::default();
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
         put(&mut index, ROLE, "list", role("list"));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_without_namespace_is_nobody_in_the_whole_cluster() {
+    fn account_without_namespace_in_a_cluster_role_binding_matches_nobody() {
         let mut index = Index::default();
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
         let subjects = json!([{"kind": "ServiceAccount", "name": "robot"}, {"kind": "Dog", "name": "rex"}]);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_and_takes_nothing_away() {
+    fn missing_role_is_reported_and_other_bindings_still_apply() {
         let mut index = Index::default();
         let user = || json!([{"kind": "User", "name": "u"}]);
         put(&mut index, CLUSTER_BINDING, "a", binding("ClusterRole", "gone", user()));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_for_those_with_many_bindings_is_never_old() {
+    fn cached_bindings_of_a_user_are_never_stale() {
         let mut index = Index::default();
         let user = || json!([{"kind": "User", "name": "u"}]);
         for number in 0..2 * FEW_BINDINGS {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_or_goes_counts_no_longer() {
+    fn changed_or_deleted_objects_no_longer_apply() {
         let mut index = Index::default();
         let subjects = |name: &str| json!([{"kind": "User", "name": name}, {"kind": "Group", "name": name}]);
         put(&mut index, CLUSTER_ROLE, "get", role("get"));

@@ -1,7 +1,7 @@
-//! Role-based access control: what the Roles and ClusterRoles of a cluster allow to whom its bindings
-//! give them.
+//! Role-based access control: the Roles and ClusterRoles of a cluster, granted by its bindings.
 //!
-//! What is asked often is arranged for it and kept in memory, for as many clusters as are in use; see
+//! The index of roles and bindings is kept in memory for the clusters in use; see [`ObjectCache`] for how it is kept
+//! current.
 //! [`ObjectCache`] for how it is kept current.
 
 mod binding;
@@ -21,10 +21,9 @@ pub(crate) use binding::RoleRef;
 pub(crate) use index::Index;
 pub(crate) use shown::{list, shown};
 
-/// The API group of roles and bindings.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Asks the roles and bindings of the cluster.
+/// Authorizes by the roles and bindings of the cluster.
 #[derive(Default)]
 pub struct Rbac {
     clusters: ClusterLru<ObjectCache<Index>>,

@@ -1,8 +1,8 @@
-//! Which bindings have something to say of a kind of question, remembered for those who have many.
+//! A cache of the bindings with rules for a resource and verb, for users with many bindings.
 //!
-//! Somebody with hundreds of bindings mostly asks for few kinds of things, again and again. Bindings whose
-//! roles are about other things need not be looked at each time. What is remembered is forgotten with every
-//! change of a role or a binding, so it is never out of date.
+//! A user with hundreds of bindings mostly requests few resources, again and again. Bindings whose roles are about
+//! other resources need not be evaluated each time. Every change of a role or a binding clears the cache, so it is
+//! never stale.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,27 +14,27 @@ use super::super::ResourceTarget;
 use super::binding::Binding;
 use super::rule::PolicyRule;
 
-/// How many kinds of questions are remembered; then all are forgotten.
+/// Number of cached entries; when it is reached, the cache is cleared.
 const MAX_QUESTIONS: usize = 1024;
 
-/// Longer lists are made anew each time: remembering them would take memory and save little.
+/// Longer lists are not cached: they would take memory and save little.
 const MAX_BINDINGS: usize = 64;
 
-/// What is remembered.
+/// The cached bindings.
 #[derive(Default)]
 pub(super) struct Relevance {
     hasher: RandomState,
     known: Mutex<HashMap<u64, (Asked, Arc<Relevant>)>>,
 }
 
-/// The bindings that have something to say, and what is wrong with others.
+/// Bindings with a rule for the request, and errors of other bindings.
 #[derive(Default)]
 pub(super) struct Relevant {
     pub(super) bindings: Vec<(Arc<Binding>, Arc<[PolicyRule]>)>,
     pub(super) errors: Vec<String>,
 }
 
-/// Who asks for what, whichever object it is.
+/// The key of an entry: a request of a user without the name of the object.
 #[derive(PartialEq, Eq)]
 struct Asked {
     user: String,
@@ -47,7 +47,7 @@ struct Asked {
 }
 
 impl Relevance {
-    /// What is relevant to a question, made if it is not known.
+    /// Returns the relevant bindings of a request; calls `make` if they are not cached.
     pub(super) fn of(
         &self,
         identity: &Identity,
@@ -74,7 +74,7 @@ impl Relevance {
         relevant
     }
 
-    /// Something has changed.
+    /// Clears the cache after a change.
     pub(super) fn forget(&mut self) {
         self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -97,7 +97,7 @@ impl Asked {
         }
     }
 
-    /// Whether it is the same, and not only of the same hash.
+    /// Whether the key is equal, and not only its hash.
     fn is(&self, identity: &Identity, verb: &str, target: &ResourceTarget<'_>) -> bool {
         self.user == identity.name
             && self.groups == identity.groups
@@ -110,7 +110,7 @@ impl Asked {
 }
 
 impl Relevant {
-    /// What is to be looked at, as [`super::index`] looks at it.
+    /// The bindings and errors, in the form that [`super::index`] evaluates.
     pub(super) fn given(&self) -> impl Iterator<Item = Result<(&Binding, &[PolicyRule]), String>> {
         let bindings = self.bindings.iter().map(|(binding, rules)| Ok((&**binding, &**rules)));
         bindings.chain(self.errors.iter().cloned().map(Err))

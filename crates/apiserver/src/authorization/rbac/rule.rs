@@ -1,23 +1,21 @@
-//! One rule of a role, and what it allows: upstream's matching
-//! (`pkg/apis/rbac/v1/evaluation_helpers.go`).
+//! One rule of a role, and how it matches requests, as in Kubernetes (`pkg/apis/rbac/v1/evaluation_helpers.go`).
 
 use coracle_registry::view;
 use serde_json::{Value, json};
 
 use super::super::{Attributes, ResourceTarget, Target};
 
-/// Stands for all verbs, groups, resources or paths.
+/// The wildcard for all verbs, groups, resources or paths.
 pub(super) const ALL: &str = "*";
 
-/// The verbs that most rules are about, each with a bit of its own: most rules are ruled out by one
-/// comparison.
+/// The verbs of most rules, each with its own bit, so that one comparison excludes most rules.
 const COMMON_VERBS: [&str; 8] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// The bit of all other verbs, which have to be compared.
+/// The bit of all other verbs, which must be compared as text.
 const OTHER_VERB: u16 = 1 << 8;
 
-/// What a role allows, in part.
+/// A rule of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyRule {
     pub(super) verbs: Vec<String>,
@@ -25,11 +23,11 @@ pub(super) struct PolicyRule {
     pub(super) resources: Vec<String>,
     pub(super) resource_names: Vec<String>,
     pub(super) non_resource_urls: Vec<String>,
-    /// Which verbs can match at all.
+    /// Bits of the verbs that can match.
     verb_bits: u16,
 }
 
-/// A question, prepared for many rules.
+/// A request, prepared for comparison with many rules.
 #[derive(Clone, Copy)]
 pub(super) struct Question<'a> {
     attributes: Attributes<'a>,
@@ -43,7 +41,7 @@ impl<'a> Question<'a> {
 }
 
 impl PolicyRule {
-    /// A rule as it is in a role.
+    /// Parses a rule of a role.
     pub(super) fn read(rule: &Value) -> Self {
         let texts = |field| {
             let items = view::items(rule, &[field]).iter();
@@ -60,7 +58,7 @@ impl PolicyRule {
         Self { verb_bits: verb_bits(&rule.verbs), ..rule }
     }
 
-    /// The rule as it would be in a role.
+    /// Formats the rule as in a role.
     pub(super) fn to_value(&self) -> Value {
         json!({
             "verbs": self.verbs,
@@ -71,12 +69,12 @@ impl PolicyRule {
         })
     }
 
-    /// All rules of a role, in their order.
+    /// Parses all rules of a role, in their order.
     pub(super) fn read_all(role: &Value) -> Vec<Self> {
         view::items(role, &["rules"]).iter().map(Self::read).collect()
     }
 
-    /// Whether it allows what is asked.
+    /// Whether the rule allows the request.
     pub(super) fn allows(&self, question: &Question<'_>) -> bool {
         let is_named = match &question.attributes.target {
             Target::Resource(target) => {
@@ -87,7 +85,7 @@ impl PolicyRule {
         is_named && self.concerns(question)
     }
 
-    /// Whether it would allow what is asked of some object.
+    /// Whether the rule would allow the request for some object name.
     pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
         if self.verb_bits & question.verb_bit == 0 {
             return false;
@@ -116,7 +114,7 @@ fn verb_bits(verbs: &[String]) -> u16 {
     verbs.iter().map(|verb| if verb == ALL { u16::MAX } else { verb_bit(verb) }).fold(0, |all, bit| all | bit)
 }
 
-/// `*`, `pods`, `pods/log` or `*/scale`.
+/// Whether a resource pattern matches: `*`, `pods`, `pods/log` or `*/scale`.
 fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
     if own == ALL {
         return true;
@@ -128,7 +126,7 @@ fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
     of.is_some_and(|of| of == resource || of == ALL)
 }
 
-/// `/a`, or `/a*` for all that begins so.
+/// Whether a path pattern matches: `/a`, or `/a*` for a prefix.
 pub(super) fn path_matches(own: &str, path: &str) -> bool {
     own == path || own.ends_with('*') && path.starts_with(own.trim_end_matches('*'))
 }
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_match_as_in_upstream() {
+    fn resources_match_as_in_kubernetes() {
         for (own, wanted, part, expected) in [
             ("*", "pods", "", true),
             ("*", "pods", "log", true),
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_match_as_in_upstream() {
+    fn paths_match_as_in_kubernetes() {
         for (own, path, expected) in [
             ("*", "/a/b", true),
             ("/a", "/a", true),
