@@ -81,9 +81,9 @@ pub(super) struct SeatRequest {
     pub(super) now: Instant,
 }
 
-/// Where a request goes.
+/// The assignment of a request.
 pub(super) enum Assigned {
-    /// It executes, on account of this queue.
+    /// It executes, and counts for this queue.
     Seat { queue: u64, estimate: WorkEstimate },
     /// It waits in this queue.
     Queue { queue: u64, estimate: WorkEstimate, called: oneshot::Receiver<()> },
@@ -135,8 +135,8 @@ impl LevelSeats {
         self.seats.saturating_mul(1000) / self.limits.nominal.max(1)
     }
 
-    /// Whether so many seats are free, if the level may use `limit`. A request that is wider than the limit, which has
-    /// shrunk since, starts when no other takes a seat.
+    /// Whether `seats` are free, if the level may use `limit`. A request that is wider than the limit, which has shrunk
+    /// since, starts when no other takes a seat.
     fn has_seats(&self, seats: usize, limit: usize) -> bool {
         self.seats + seats <= limit || (self.seats == 0 && limit > 0)
     }
@@ -306,8 +306,8 @@ impl ClusterSeats {
         }
     }
 
-    /// Notes that a request was executed for so long. Its seats are free now, or after its additional latency: then
-    /// [`Self::release`] follows, and this returns true. One that never began has no additional latency.
+    /// Records that a request was executed for `took`. Its seats are free now, or after its additional latency: then
+    /// [`Self::release`] follows, and this returns true. A request that never began has no additional latency.
     pub(super) fn finish(
         &mut self,
         level: &str,

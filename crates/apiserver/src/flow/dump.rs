@@ -26,7 +26,7 @@ const PADDING: usize = 1;
 pub(crate) enum Dump {
     PriorityLevels,
     Queues,
-    /// Made by [`requests`].
+    /// Written by [`requests`].
     Requests,
 }
 

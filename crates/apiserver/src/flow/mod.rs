@@ -113,7 +113,7 @@ pub(crate) struct FlowControl {
     long_running_per_user: usize,
 }
 
-/// The user that a request counts for: the authenticated one, also if it impersonates another.
+/// The user that a request is attributed to: the authenticated one, also if it impersonates another.
 pub(crate) struct FlowClient {
     /// Cluster and name: users of two clusters may have the same name.
     key: Arc<str>,
@@ -179,7 +179,6 @@ impl FlowControl {
         self.clusters.len() + self.users.of_other_clusters()
     }
 
-    /// Counts the bytes of request bodies.
     pub(crate) fn bodies(&self) -> &Arc<Bodies> {
         &self.bodies
     }
@@ -255,7 +254,7 @@ impl FlowControl {
         }
     }
 
-    /// The user that a request counts for. A user that has left too much of its responses unread is rejected.
+    /// Returns the user that a request counts for. A user that has left too much of its responses unread is rejected.
     pub(crate) fn client(
         &self,
         cluster: &Cluster,
@@ -274,8 +273,8 @@ impl FlowControl {
         Ok(FlowClient { key, user, unread, watch: None })
     }
 
-    /// The response. Its seat is free now, or when the last of the response has been sent if it is still being made.
-    /// A long-running response has no seat and is counted apart.
+    /// Attaches the seat to the response. The seat is released now, or once the last of a response has been sent that
+    /// is still being produced. A long-running response has no seat and is counted separately.
     pub(crate) fn leave(
         &self,
         admission: Admission,

@@ -199,7 +199,7 @@ impl<T> QueueSet<T> {
         removed
     }
 
-    /// Counts the work of a request that was executed for so long.
+    /// Counts the work of a request that was executed for `took`.
     pub(super) fn finish(&mut self, queue: u64, estimate: &WorkEstimate, took: Duration) {
         let now = self.now;
         self.update(queue, |queue| {
@@ -266,7 +266,7 @@ mod tests {
         set.enqueue(queue, Waiter { ticket, estimate: WorkEstimate::ONE_SEAT, value: () })
     }
 
-    /// Starts requests one after the other, each of which takes so long, and returns the queues they came from.
+    /// Starts requests one after the other, which take `took` each, and returns the queues they came from.
     fn served(set: &mut QueueSet<()>, count: usize, took: impl Fn(u64) -> Duration) -> Vec<u64> {
         let mut order = Vec::new();
         for _ in 0..count {

@@ -64,7 +64,7 @@ pub(super) struct Classified {
     pub(super) is_watch: bool,
 }
 
-/// Where a request goes.
+/// The assignment of a request.
 pub(super) enum Place {
     Seat(Seat),
     Queue(Waiting),
@@ -188,8 +188,8 @@ impl Seats {
         }
     }
 
-    /// Takes back the seats of a request that was executed for so long, now or after its additional latency. One that
-    /// never began has none.
+    /// Releases the seats of a request that was executed for `took`, now or after its additional latency. A request
+    /// that never began has none.
     fn release(self: &Arc<Self>, occupied: &Occupied, flow: &Arc<Flow>, took: Option<Duration>) {
         let now = Instant::now();
         let mut state = self.lock();

@@ -31,7 +31,7 @@ pub(super) fn level(name: &str, shares: u64, queuing: Option<(u64, u64, u64)>) -
     }}})
 }
 
-/// A schema of one user, who is one flow.
+/// A schema that matches one user, whose requests are one flow.
 pub(super) fn schema(name: &str, precedence: u64, level: &str, user: &str) -> Value {
     json!({"metadata": {"name": name, "uid": format!("{name}-uid")}, "spec": {
         "priorityLevelConfiguration": {"name": level},

@@ -25,7 +25,7 @@ fn seats(total: usize) -> Arc<Seats> {
     Arc::new(Seats::new(total, 100))
 }
 
-/// Two levels of four seats each, one with queues and one without; the other shares belong to nobody.
+/// Two levels of four seats each, one with queues and one without; other levels have the remaining shares.
 fn two_levels() -> Vec<Value> {
     vec![
         level("queue", 40, Some((8, 2, 2))),
@@ -327,7 +327,7 @@ async fn long_running_requests_other_than_watches_are_not_classified() {
     }
 }
 
-/// A response whose end is not known beforehand.
+/// A response without a known end.
 fn endless() -> Response<ResponseBody> {
     let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
     Response::new(StreamBody::new(never).boxed_unsync())
