@@ -1,14 +1,14 @@
-//! Asking again: those who change objects may want to see what others changed after them.
+//! Reinvocation: mutating policies may run again after later plugins have changed the object.
 //!
-//! Everybody is asked once, in order. If a policy has changed the object, everybody is asked once
-//! more; of the policies only those that want it, and only if something changed after they spoke.
+//! All plugins run once, in order. If a policy has changed the object, all run a second time; of the policies only
+//! those with `reinvocationPolicy: IfNeeded`, and only if the object changed after they ran.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-/// One time of asking everybody.
+/// The state of one pass through the mutating plugins.
 #[derive(Debug, Default)]
 pub struct Pass {
     again: bool,
@@ -18,23 +18,23 @@ pub struct Pass {
 #[derive(Debug, Default)]
 struct State {
     wanted: bool,
-    /// Those who want to be asked again, and have spoken since the last change.
+    /// Reinvocable policies that have run since the last change.
     spoken: BTreeSet<String>,
-    /// Those after whom something has changed.
+    /// Reinvocable policies after which the object has changed.
     due: BTreeSet<String>,
-    /// The object when the last of them had spoken.
+    /// The object when the last policy had run.
     left: Option<Value>,
 }
 
 impl Pass {
-    /// The second time, if one is wanted.
+    /// The second pass, if a policy changed the object in the first.
     pub(super) fn next(self) -> Option<Self> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (!self.again && state.wanted)
             .then(|| Self { again: true, state: Mutex::new(State { wanted: false, ..state }) })
     }
 
-    /// Takes note of the object as one finds it who may want to be asked again.
+    /// Compares the object, before policies run, with its state after the former pass.
     pub(super) fn enter(&self, object: &Value) {
         let mut state = self.lock();
         if self.again && state.left.as_ref().is_some_and(|left| left != object) {
@@ -42,12 +42,12 @@ impl Pass {
         }
     }
 
-    /// Whether somebody is to be asked: the first time everybody is.
+    /// Whether a policy must run: in the first pass all must.
     pub(super) fn is_due(&self, who: &str) -> bool {
         !self.again || self.lock().due.contains(who)
     }
 
-    /// Somebody has spoken.
+    /// Records that a policy has run.
     pub(super) fn spoke(&self, who: String, changed: bool, wants_more: bool) {
         let mut state = self.lock();
         if changed {
@@ -59,7 +59,7 @@ impl Pass {
         }
     }
 
-    /// Takes note of the object as one leaves it.
+    /// Records the object after the policies have run.
     pub(super) fn leave(&self, object: &Value) {
         self.lock().left = Some(object.clone());
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_are_asked_again_after_whom_something_changed() {
+    fn second_pass_runs_policies_after_which_the_object_changed() {
         let pass = Pass::default();
         pass.enter(&json!({}));
         pass.spoke("early".into(), true, true);
@@ -95,11 +95,11 @@ mod tests {
         assert!(again.is_due("early"));
         assert!(!again.is_due("content") && !again.is_due("late"));
         again.spoke("early".into(), true, true);
-        assert!(again.next().is_none(), "nobody is asked a third time");
+        assert!(again.next().is_none(), "there is no third pass");
     }
 
     #[test]
-    fn what_others_change_makes_all_due() {
+    fn change_by_another_plugin_reinvokes_all_policies() {
         let pass = Pass::default();
         pass.spoke("one".into(), true, true);
         pass.leave(&json!({"a": 1}));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn without_changes_nobody_is_asked_again() {
+    fn there_is_no_second_pass_without_changes() {
         let pass = Pass::default();
         pass.spoke("one".into(), false, true);
         assert!(pass.next().is_none());

@@ -1,9 +1,9 @@
-//! Admin access to devices needs a namespace that is labelled for it.
+//! ResourceClaimAdminAccess: admin access to devices requires a labelled namespace.
 //!
-//! A ResourceClaim with `adminAccess` gives its pods devices that are in use by others. kube-apiserver checks the
-//! label in the strategies of the two kinds (`AuthorizedForAdmin` in `pkg/registry/resource/utils.go`), which can
-//! read the namespace; here admission is what can. The spec is immutable, so it is checked on create only, and the
-//! status when it grants admin access for the first time.
+//! A ResourceClaim with `adminAccess` gives its pods devices that are in use by others. kube-apiserver checks the label
+//! in the strategies of the two kinds (`AuthorizedForAdmin` in `pkg/registry/resource/utils.go`), which can read the
+//! namespace; here only admission can. The spec is immutable, so it is checked on create only, and the status when it
+//! grants admin access for the first time.
 
 use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
@@ -18,7 +18,6 @@ const GROUP: &str = "resource.k8s.io";
 /// The label of namespaces whose claims may have admin access.
 const ADMIN_ACCESS_LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// The plugin.
 pub(super) struct ResourceClaimAdminAccess;
 
 impl Plugin for ResourceClaimAdminAccess {
@@ -47,7 +46,7 @@ impl Plugin for ResourceClaimAdminAccess {
     }
 }
 
-/// The field that asks for admin access that the object did not have before.
+/// The path of the field that requests admin access, unless the object had it before.
 fn requested_at(attributes: &Attributes<'_>, object: &Value) -> Option<String> {
     if attributes.write.subresource == "status" {
         let granted =
@@ -60,7 +59,7 @@ fn requested_at(attributes: &Attributes<'_>, object: &Value) -> Option<String> {
     let requests = view::items(object, &[spec, &["devices", "requests"]].concat());
     let asks = |request: &Value| view::at(request, &["exactly", "adminAccess"]) == Some(&Value::Bool(true));
     let index = requests.iter().position(asks)?;
-    // kube-apiserver names the same field for templates, and leaves out `exactly`.
+    // kube-apiserver reports the same path for templates, and omits `exactly`.
     Some(format!("spec.devices.requests[{index}].adminAccess"))
 }
 

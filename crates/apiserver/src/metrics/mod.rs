@@ -1,8 +1,7 @@
-//! What the server counts, told at `/metrics` in the text form of Prometheus under upstream's
-//! names.
+//! Metrics of the server, served at `/metrics` in Prometheus' text format under kube-apiserver's names.
 //!
-//! Counting a request costs one hash of its labels, one lookup under a read lock and a few
-//! atomic additions, well under a microsecond; everything else is done when somebody asks.
+//! Counting a request costs one hash of its labels, one lookup under a read lock and a few atomic additions, well under
+//! a microsecond; everything else is computed when metrics are requested.
 
 mod labels;
 mod process;
@@ -28,29 +27,29 @@ use crate::status::Refusal;
 use requests::Requests;
 use watches::Watches;
 
-/// The form that is told.
+/// The media type of the response.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// Everything that is counted.
+/// All metrics of the server.
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Requests,
     watches: Watches,
     server: ServerMetrics,
-    /// What other components of the process count.
+    /// Metrics of other components of the process.
     others: RwLock<Vec<MetricsSource>>,
 }
 
-/// What a component counts, in the text form of Prometheus, whole lines only.
+/// Metrics of a component in Prometheus' text format, whole lines only.
 type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
-    /// Notes that a request has come; what is returned notes how it ended.
+    /// Begins to measure a request; the result records how it ended.
     pub(crate) fn begin(self: &Arc<Self>, info: Arc<RequestInfo>, is_remote: bool) -> requests::Running {
         requests::Running::begin(self.clone(), info, is_remote)
     }
 
-    /// Counts the events of a resource that go out.
+    /// The counters for watch events of a resource.
     pub(crate) fn watched(&self, kind: &dyn Kind, version: &str) -> Arc<WatchedResource> {
         self.watches.of(kind.declaration(), version)
     }
@@ -60,12 +59,12 @@ impl Metrics {
         &self.server
     }
 
-    /// Also tells what somebody else counts.
+    /// Adds metrics of another component.
     pub(crate) fn add_source(&self, source: MetricsSource) {
         self.others.write().unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
-    /// Tells everything.
+    /// Writes all metrics.
     pub(crate) async fn answer(
         &self,
         cluster: &Cluster,
@@ -96,8 +95,8 @@ impl Metrics {
     }
 }
 
-/// The metrics of one cluster, for its own administrators: its objects and its flow control, and nothing of the server or
-/// of other clusters.
+/// The metrics of one cluster, for its own administrators: its objects and its flow control, without those of the
+/// server and of other clusters.
 pub(crate) async fn answer_cluster(
     cluster: &Cluster,
     flow: &FlowControl,
@@ -116,7 +115,7 @@ fn page(text: Text) -> Response<ResponseBody> {
     response
 }
 
-/// Addresses and node ports of services, counted for each page.
+/// Allocated addresses and node ports of services, counted for each request.
 async fn tell_service_network(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     const ALLOCATED: &str = "kube_apiserver_clusterip_allocator_allocated_ips";
     const AVAILABLE: &str = "kube_apiserver_clusterip_allocator_available_ips";
@@ -156,14 +155,14 @@ async fn tell_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal>
     Ok(())
 }
 
-/// How many objects there are, counted when somebody asks.
+/// The number of objects, counted for each request.
 async fn tell_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     text.family("apiserver_resource_objects", "gauge", "Objects stored, by resource.");
     let mut counts = Vec::new();
     let served = ServedKinds::of(cluster).await?;
     let mut seen = BTreeSet::new();
     for kind in served.kinds().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
-        // Versions of a custom kind have the same objects.
+        // Versions of a custom kind share their objects.
         if seen.insert(kind.declaration().group_resource()) {
             counts.push((kind.declaration(), cluster.count(kind).await?));
         }

@@ -1,4 +1,4 @@
-//! Pods that are there already when their namespace becomes stricter.
+//! Warnings about existing pods when the standard of their namespace becomes stricter.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,11 @@ use super::evaluate::{reasons, violations};
 use super::pod::Pod;
 use super::policy::Standard;
 
-/// How many pods are looked at (`defaultNamespaceMaxPodsToCheck` in upstream); who has more is told.
+/// The number of pods that are checked (`defaultNamespaceMaxPodsToCheck` in kube-apiserver). If there are more, a
+/// warning says so.
 const MAX_PODS: usize = 3000;
 
-/// What whoever changes the labels of a namespace should know of its pods.
+/// The warnings for a new enforced standard.
 pub(super) async fn warnings(
     attributes: &Attributes<'_>,
     namespace: &str,
@@ -27,7 +28,7 @@ pub(super) async fn warnings(
     }
 }
 
-/// As many pods as are looked at, and how many there are.
+/// The pods that are checked, and the total number.
 async fn pods(attributes: &Attributes<'_>, namespace: &str) -> Result<(Vec<Value>, usize)> {
     let options = ListOptions { limit: MAX_PODS, ..ListOptions::default() };
     let page = attributes.cluster.list(&PodKind, namespace, &options).await?;
@@ -38,7 +39,7 @@ async fn pods(attributes: &Attributes<'_>, namespace: &str) -> Result<(Vec<Value
 }
 
 fn told(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Vec<String> {
-    // The first name and the number of those of which the same is to be said.
+    // The first name and the number of pods, by their violations.
     let mut alike: BTreeMap<String, (&str, usize)> = BTreeMap::new();
     for pod in pods {
         let found = violations(standard, &Pod::of(pod));
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_of_which_the_same_is_said_are_told_together() {
+    fn pods_with_equal_violations_share_a_warning() {
         let standard = Standard { level: Level::Baseline, version: Version::Latest };
         let pod = |name: &str, field: &str| json!({"metadata": {"name": name}, "spec": {field: true}});
         let pods = [

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicy: expressions that change what is written.
+//! The plugin MutatingAdmissionPolicy.
 
 use std::sync::Arc;
 
@@ -22,14 +22,13 @@ use crate::admission::pass::Pass;
 use crate::admission::plugin::{Plugin, Rule, name_of};
 use crate::authorization::Authorizer;
 
-/// The plugin.
 pub(in crate::admission) struct MutatingAdmissionPolicy {
     authorizer: Arc<dyn Authorizer>,
     policies: Policies<Mutating>,
     metrics: MutatingMetrics,
 }
 
-/// What went wrong, in the order in which it did.
+/// The errors of policies, in the order in which they occurred.
 #[derive(Default)]
 struct Failures(Vec<(String, &'static str)>);
 
@@ -105,7 +104,7 @@ impl MutatingAdmissionPolicy {
         let changed = after.as_ref().is_some_and(|after| *after != before);
         if let Some(after) = after.filter(|_| changed) {
             *object = after;
-            // What a policy adds has no defaults yet.
+            // The fields that a policy adds have no defaults yet.
             attributes.write.kind.set_defaults(object);
         }
         pass.spoke(key, changed, policy.is_reinvocable);
@@ -113,7 +112,7 @@ impl MutatingAdmissionPolicy {
     }
 }
 
-/// What tells an invocation from others of the same request.
+/// The key that identifies an invocation within a request.
 fn key(invocation: &Invocation<Mutating>) -> String {
     let Invocation { policy, binding, params, .. } = invocation;
     format!("{} {} {}", policy.policy.name, binding.name, param_key(params.as_deref()))
@@ -167,7 +166,7 @@ impl Failures {
         let subject = Subject::of(attributes.write.kind.declaration(), "");
         let mut status = Status::forbidden(&subject.resource, name_of(attributes, object), "");
         status.message.clone_from(first);
-        // The code stays that of a refusal, as in upstream.
+        // The code stays 403, as in kube-apiserver.
         if !reason.is_empty() {
             status.reason = Reason::from(*reason);
         }

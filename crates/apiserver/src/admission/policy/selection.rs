@@ -1,4 +1,4 @@
-//! Which policies are to be asked about a request, through which bindings and with which parameters.
+//! Selects the policies that apply to a request, with their bindings and parameters.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::params;
 use super::request::{PolicyRequest, Way};
 use super::{cache, is_exempt};
 
-/// Policies of one kind and their bindings, compiled when they are first met.
+/// The policies of one kind and their bindings, compiled on first use.
 pub(super) struct Policies<P> {
     policies: Known<P>,
     bindings: Known<Binding>,
 }
 
-/// Objects of one kind, and what is made of them.
+/// Objects of one kind, with a cache of their compiled form.
 struct Known<T> {
     kind: &'static dyn Kind,
     kept: Derived<T>,
@@ -33,20 +33,20 @@ impl<T> Known<T> {
     }
 }
 
-/// A policy that is to be asked, and with what.
+/// A policy to evaluate, with its binding and parameters.
 pub(super) struct Invocation<P> {
     pub(super) policy: Arc<P>,
     pub(super) binding: Arc<Binding>,
     pub(super) params: Option<Arc<Value>>,
-    /// How the policy knows the object.
+    /// The group and version in which the policy matches the request.
     pub(super) way: Way,
 }
 
-/// What is found for a policy, in the order in which it is found.
+/// A result of the selection, in the order of policies and bindings.
 pub(super) enum Selection<P> {
-    /// It is to be asked.
+    /// The policy must be evaluated.
     Ask(Invocation<P>),
-    /// It, or one of its bindings, cannot be used.
+    /// The policy, or one of its bindings, is invalid.
     Misconfigured { policy: Arc<P>, binding: Option<Arc<Binding>>, error: String },
 }
 
@@ -80,10 +80,10 @@ impl<P: AsRef<Policy>> Policies<P> {
     }
 }
 
-/// One policy through all of its bindings.
+/// Selects a policy through each of its bindings.
 ///
 /// # Errors
-/// What is wrong with the policy.
+/// If the policy is invalid.
 async fn select_bound<P: AsRef<Policy>>(
     policy: &Arc<P>,
     bindings: &[&Arc<Binding>],
