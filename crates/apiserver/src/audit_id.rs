@@ -1,4 +1,4 @@
-//! The audit ID of a request, which client, log and upstream servers share to correlate entries.
+//! The audit ID of a request, with which entries in the logs of client and servers are correlated.
 
 use coracle_registry::Registry;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -21,7 +21,7 @@ fn new(registry: &Registry) -> HeaderValue {
     HeaderValue::try_from(registry.new_uid()).expect("an id is made of digits and dashes")
 }
 
-/// Whether an ID can be written to headers and logs.
+/// Returns true if an ID can be written to headers and logs.
 fn is_sane(given: &HeaderValue) -> bool {
     let bytes = given.as_bytes();
     (1..=MAX_BYTES).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)

@@ -42,7 +42,7 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> ResponseBody {
     Full::new(bytes.into()).boxed_unsync()
 }
 
-/// Whether `Content-Length` exceeds the limit. Bodies without it are cut off while they are read.
+/// Returns true if `Content-Length` exceeds the limit. Bodies without it are cut off while they are read.
 pub(crate) fn announces_too_much<B>(request: &Request<B>) -> bool {
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let bytes = announced.and_then(|text| text.parse::<u64>().ok());

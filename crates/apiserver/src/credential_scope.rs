@@ -87,7 +87,7 @@ impl CredentialScope {
         ClusterReference::from(cluster).into()
     }
 
-    /// Whether the credential is valid in a cluster.
+    /// Returns true if the credential is valid in a cluster.
     pub(crate) fn covers(&self, cluster: &Cluster) -> bool {
         self.covers_id(cluster.id(), cluster.uid())
     }

@@ -44,8 +44,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Whether a request is made under the caller's own identity, without impersonation. Requests to all clusters at
-    /// once and to the admin API of the server require this.
+    /// Returns true if a request is made under the caller's own identity, without impersonation. Requests to all
+    /// clusters at once and to the admin API of the server require this.
     pub(crate) fn acts_as(&self, identity: &Arc<Identity>) -> bool {
         Arc::ptr_eq(&self.identity, identity)
     }
@@ -62,7 +62,7 @@ pub struct PeerCertificate {
 }
 
 impl PeerCertificate {
-    /// Whether a client CA signed it. If not, it is an invalid credential.
+    /// Returns true if a client CA signed it. If not, it is an invalid credential.
     pub(crate) fn is_vouched_for(&self) -> bool {
         self.vouched_for
     }

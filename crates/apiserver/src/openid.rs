@@ -35,7 +35,7 @@ pub(crate) fn representations(route: &Route) -> &'static [&'static str] {
     if *route == Route::KeySet { &["application/jwk-set+json"] } else { &["application/json"] }
 }
 
-/// Whether OpenID Connect discovery is possible for an issuer.
+/// Returns true if OpenID Connect discovery is possible for an issuer.
 pub(crate) fn is_discoverable(issuer: &str) -> bool {
     issuer.starts_with("https://") && !issuer.contains(['?', '#'])
 }

@@ -54,7 +54,7 @@ impl Query {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a parameter has this among its values.
+    /// Returns true if a parameter has this among its values.
     pub(crate) fn has(&self, name: &str, value: &str) -> bool {
         self.values(name).any(|other| other == value)
     }
@@ -64,7 +64,7 @@ impl Query {
         self.values(name).next().unwrap_or_default()
     }
 
-    /// Whether a flag is set. Every value except `false` and `0` counts as true, as in kube-apiserver.
+    /// Returns true if a flag is set. Every value except `false` and `0` counts as true, as in kube-apiserver.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.optional_flag(name).unwrap_or(false)
     }

@@ -28,12 +28,12 @@ impl ServedKinds {
         Self { custom: Vec::new(), remote: Vec::new() }
     }
 
-    /// Whether there are only the kinds that every cluster serves.
+    /// Returns true if there are only the kinds that every cluster serves.
     pub(crate) fn is_built_in(&self) -> bool {
         self.custom.is_empty() && self.remote.is_empty()
     }
 
-    /// Whether an APIService delegates a version to another server.
+    /// Returns true if an APIService delegates a version to another server.
     pub(crate) fn is_remote(&self, group: &str, version: &str) -> bool {
         self.remote.iter().any(|remote| remote.group == group && remote.version == version)
     }
@@ -111,7 +111,7 @@ impl ServedKinds {
     }
 }
 
-/// Whether there is a built-in group of this name.
+/// Returns true if there is a built-in group of this name.
 pub(crate) fn has_built_in_group(name: &str) -> bool {
     catalog::BUILT_IN.iter().any(|kind| kind.declaration().group == name)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Answers requests to containers of simulated nodes.
 pub trait SimulatedNodes: Send + Sync {
-    /// Whether a node is simulated.
+    /// Returns true if a node is simulated.
     fn is_simulated(&self, node: &Value) -> bool;
 
     /// Returns the log of a container of a simulated node; with `previous`, that of its previous run.

@@ -161,15 +161,15 @@ impl Refusal {
         internal_of(error).into()
     }
 
-    /// Whether kube-apiserver's router rejects the request, before a handler could add a warning.
+    /// Returns true if kube-apiserver's router rejects the request, before a handler could add a warning.
     pub(crate) fn is_of_router(&self) -> bool {
         let reasons =
             [Reason::NotFound, Reason::MethodNotAllowed, Reason::NotAcceptable, Reason::UnsupportedMediaType];
         reasons.contains(&self.status.reason) && self.status.details == Some(Details::default())
     }
 
-    /// Whether the error is a conflict with the current state of an object, which may have changed by the time of a
-    /// retry.
+    /// Returns true if the error is a conflict with the current state of an object, which may have changed by the time
+    /// of a retry.
     pub(crate) fn is_conflict(&self) -> bool {
         self.status.reason == Reason::Conflict
     }
@@ -336,7 +336,7 @@ fn internal_of(error: &Error) -> Status {
 ///
 /// Codes follow client-go, which retries 5xx by itself if, and only if, there is a `Retry-After`. If the write may have
 /// been carried out there is none, because a repeated create with `generateName` would create a second object. 507
-/// would describe a full disk best, but no Kubernetes client knows it.
+/// would describe a full disk best, but no Kubernetes client handles it.
 fn store_failure(failure: StoreFailure) -> Status {
     let unavailable = |message| Status::service_unavailable(message).with_retry_after(STORE_RETRY_AFTER_S);
     match failure {

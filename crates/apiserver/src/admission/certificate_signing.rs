@@ -54,7 +54,7 @@ impl Plugin for CertificateSigning {
     }
 }
 
-/// Whether the certificate and the conditions are unchanged. Absent conditions equal an empty list.
+/// Returns true if the certificate and the conditions are unchanged. Absent conditions equal an empty list.
 fn says_the_same(new: &Value, old: &Value) -> bool {
     fn conditions(request: &Value) -> &[Value] {
         view::at(request, &["status", "conditions"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)

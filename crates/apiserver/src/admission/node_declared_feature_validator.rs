@@ -72,7 +72,7 @@ fn needed(pod: &Value, old: &Value) -> Vec<&'static str> {
     needed
 }
 
-/// Whether the `resources` of two objects differ.
+/// Returns true if the `resources` of two objects differ.
 fn differ(new: Option<&Value>, old: Option<&Value>) -> bool {
     let side = |object: Option<&Value>, side| {
         object.map(|object| amounts(object, &["resources", side])).unwrap_or_default()

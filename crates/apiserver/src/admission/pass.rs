@@ -42,7 +42,7 @@ impl Pass {
         }
     }
 
-    /// Whether a policy must run: in the first pass all must.
+    /// Returns true if a policy must run: in the first pass all must.
     pub(super) fn is_due(&self, who: &str) -> bool {
         !self.again || self.lock().due.contains(who)
     }

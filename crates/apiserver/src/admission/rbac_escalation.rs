@@ -185,7 +185,7 @@ fn everything() -> [Value; 2] {
     ]
 }
 
-/// Whether the garbage collector's metadata is all that changed.
+/// Returns true if the garbage collector's metadata is all that changed.
 fn is_only_collected(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

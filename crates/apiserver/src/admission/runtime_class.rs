@@ -136,7 +136,7 @@ fn merge(own: &[Value], further: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Whether one toleration tolerates everything that another does.
+/// Returns true if one toleration tolerates everything that another does.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     let field = |toleration, name: &str| view::text(toleration, &[name]).to_owned();
     let seconds = |toleration| view::integer(toleration, &["tolerationSeconds"]);

@@ -8,7 +8,7 @@ use coracle_registry::Identity;
 use super::CERTIFICATES;
 use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 
-/// Whether a user may approve or sign certificate requests for a signer.
+/// Returns true if a user may approve or sign certificate requests for a signer.
 pub(super) fn may(permissions: &dyn Permissions, somebody: &Identity, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     [signer, &format!("{domain}/*")].into_iter().any(|name| {

@@ -49,7 +49,7 @@ pub(crate) struct Authenticated {
     pub(crate) identity: Arc<Identity>,
     /// The clusters that the credential is valid for.
     pub(crate) scope: CredentialScope,
-    /// Those of the requested audiences that the credential is for; empty if it is not restricted to audiences.
+    /// Requested audiences that the credential is for; empty if it is not restricted to audiences.
     pub(crate) audiences: Vec<String>,
 }
 

@@ -74,7 +74,7 @@ fn second_word(authorization: &str) -> Option<&str> {
     scheme.and(words.next())
 }
 
-/// Whether there is a bearer token that is ignored because of an extra space.
+/// Returns true if there is a bearer token that is ignored because of an extra space.
 pub(crate) fn has_extra_space(headers: &HeaderMap) -> bool {
     let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     value.and_then(second_word).is_some_and(str::is_empty)

@@ -108,7 +108,7 @@ fn data(object: &Value, key: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(view::text(object, &["data", key])).unwrap_or_default()
 }
 
-/// Whether the secret has expired. An expiration that cannot be parsed has passed.
+/// Returns true if the secret has expired. An expiration that cannot be parsed has passed.
 fn has_expired(object: &Value, now: Time) -> bool {
     let expiration = data(object, "expiration");
     if expiration.is_empty() {

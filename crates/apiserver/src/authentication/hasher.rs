@@ -25,7 +25,7 @@ impl SecretHasher {
         SecretHash(hash)
     }
 
-    /// Whether two secrets are equal.
+    /// Returns true if two secrets are equal.
     pub(super) fn are_equal(&self, one: &[u8], other: &[u8]) -> bool {
         self.hash(one) == self.hash(other)
     }

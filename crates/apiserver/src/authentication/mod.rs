@@ -59,7 +59,7 @@ pub struct AuthenticationConfig {
     pub anonymous: Anonymous,
     /// Tokens of the static token file.
     pub static_tokens: Option<Arc<StaticTokens>>,
-    /// Whether nodes may join with bootstrap tokens, which are stored in secrets.
+    /// True if nodes may join with bootstrap tokens, which are stored in secrets.
     pub bootstrap_tokens: bool,
     /// Headers and allowed names of front proxies, if there are any.
     pub front_proxy: Option<FrontProxy>,

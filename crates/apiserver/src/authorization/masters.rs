@@ -13,7 +13,7 @@ const MASTERS: &str = "system:masters";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MastersOnly;
 
-/// Whether a user is a member of `system:masters`.
+/// Returns true if a user is a member of `system:masters`.
 pub(crate) fn is_master(identity: &Identity) -> bool {
     identity.groups.iter().any(|group| group == MASTERS)
 }

@@ -35,7 +35,7 @@ pub(super) struct ClusterSeats {
 
 struct LevelSeats {
     level: Arc<PriorityLevel>,
-    /// Whether it was removed from the configuration.
+    /// True if it was removed from the configuration.
     is_removed: bool,
     limits: SeatLimits,
     series: Arc<LevelSeries>,
@@ -135,13 +135,13 @@ impl LevelSeats {
         self.seats.saturating_mul(1000) / self.limits.nominal.max(1)
     }
 
-    /// Whether `seats` are free, if the level may use `limit`. A request that is wider than the limit, which has shrunk
-    /// since, starts when no other takes a seat.
+    /// Returns true if `seats` are free, if the level may use `limit`. A request that is wider than the limit, which
+    /// has shrunk since, starts when no other takes a seat.
     fn has_seats(&self, seats: usize, limit: usize) -> bool {
         self.seats + seats <= limit || (self.seats == 0 && limit > 0)
     }
 
-    /// Whether the request whose turn it is waits only because it needs more seats than are free.
+    /// Returns true if the request whose turn it is waits only because it needs more seats than are free.
     fn is_blocked_by_width(&self, limit: usize) -> bool {
         self.seats < limit
             && self.queues.next().is_some_and(|next| !self.has_seats(next.estimate.seats(), limit))
@@ -169,7 +169,7 @@ impl ClusterSeats {
         self.waiting
     }
 
-    /// Whether it has no requests.
+    /// Returns true if it has no requests.
     pub(super) fn is_idle(&self) -> bool {
         self.executing == 0 && self.waiting == 0 && self.lingering == 0
     }
@@ -459,7 +459,7 @@ impl ClusterSeats {
         self.levels.iter().map(|level| level.seats).sum()
     }
 
-    /// Whether a request waits although its level has seats for it.
+    /// Returns true if a request waits although its level has seats for it.
     pub(super) fn is_starved(&self) -> bool {
         let has_seats = |(place, level): (usize, &LevelSeats)| {
             level.queues.next().is_some_and(|next| self.has_seats(place, next.estimate.seats()))

@@ -77,7 +77,7 @@ pub(crate) struct PfHeaders {
 struct FlowObjects {
     schemas: BTreeMap<Box<str>, Arc<FlowSchema>>,
     levels: BTreeMap<Box<str>, Arc<PriorityLevel>>,
-    /// Whether they have changed since the configuration was built.
+    /// True if they have changed since the configuration was built.
     is_changed: AtomicBool,
 }
 

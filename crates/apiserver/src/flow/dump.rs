@@ -121,7 +121,7 @@ fn queues(levels: &[&LevelReport]) -> String {
     table(&rows)
 }
 
-/// The table of requests; with details if the query asks for them.
+/// Writes the table of requests, with details if the query requests them.
 pub(super) fn requests(mut requests: Vec<RequestReport>, query: &str, now: Timestamp) -> String {
     let has_details = query.split('&').any(|pair| {
         pair.split_once('=').is_some_and(|(key, value)| key == "includeRequestDetails" && !value.is_empty())

@@ -129,7 +129,7 @@ impl FlowClient {
         &self.key
     }
 
-    /// Whether the request came over a connection.
+    /// Returns true if the request came over a connection.
     pub(crate) fn is_remote(&self) -> bool {
         self.unread.is_some()
     }

@@ -64,7 +64,7 @@ fn flow_that_fills_its_queues_does_not_starve_another() {
     let mut held: Vec<Seat> = (0..4).map(|_| requests.seated("q")).collect();
     let flood: Vec<Waiting> = (0..4).map(|_| requests.waiting("q")).collect();
     let mut other = requests.waiting("other");
-    // Seats that become free go to both flows, whoever waits longer.
+    // Seats that become free go to both flows, not only to the one that waits longer.
     held.truncate(2);
     assert!(polled(&mut other).is_some());
     drop((held, flood, other));

@@ -221,7 +221,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Whether an event of so many bytes fits the limits of the user now.
+    /// Returns true if an event of so many bytes fits the limits of the user now.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.unread.user.get().is_none_or(|user| bytes <= LARGE_EVENT_BYTES && user.has_room(bytes))
     }
@@ -241,7 +241,7 @@ impl Charge {
         has_room
     }
 
-    /// Whether the response was ended because its client does not read.
+    /// Returns true if the response was ended because its client does not read.
     pub(crate) fn is_ended(&self) -> bool {
         self.unread.is_ended()
     }

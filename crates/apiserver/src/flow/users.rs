@@ -62,7 +62,7 @@ impl Default for LargeWrites {
 #[derive(Default)]
 struct Watches {
     all: Vec<Weak<Unread>>,
-    /// Number of users at which idle ones are removed.
+    /// Number of watches at which those that have ended are removed.
     prune_at: usize,
 }
 
@@ -94,7 +94,7 @@ impl Users {
 }
 
 impl User {
-    /// Whether the user has left so much unread that it gets nothing more for now.
+    /// Returns true if the user has left so much unread that it gets nothing more for now.
     pub(super) fn is_saturated(&self) -> bool {
         self.unread.load(Ordering::Relaxed) > USER_RESPONSE_BYTES
     }
@@ -127,7 +127,7 @@ impl User {
         }
     }
 
-    /// Whether `bytes` more fit. Those of a user that has none always do.
+    /// Returns true if `bytes` more fit. Those of a user that has none always do.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         let unread = self.unread.load(Ordering::Relaxed);
         unread == 0 || unread + bytes <= USER_UNREAD_BYTES

@@ -114,7 +114,7 @@ impl Work {
     }
 }
 
-/// Whether a watch begins with the objects that exist.
+/// Returns true if a watch begins with the objects that exist.
 fn sends_objects(info: &RequestInfo) -> bool {
     let query = info.query();
     query.flag("sendInitialEvents") || matches!(query.text("resourceVersion"), "" | "0")

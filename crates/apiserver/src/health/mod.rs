@@ -18,7 +18,7 @@ pub(crate) use probe::{Probe, Wishes};
 pub(crate) use report::{Reasons, Report};
 
 /// The timeout of one check, that of kube-apiserver for etcd. A check that takes longer has failed: the prober has a
-/// timeout of its own, and a response tells it more than none.
+/// timeout of its own, and a response is more useful to it than a timeout.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The check that fails from the beginning of the shutdown, for `/readyz` only: the server still works, but must not

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Probe;
 
-/// Whether a response includes the reasons of failures.
+/// Visibility of the reasons of failures in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reasons {
     /// Included, for the server's operator.

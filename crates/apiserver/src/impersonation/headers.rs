@@ -15,7 +15,7 @@ const EXTRA: &str = "impersonate-extra-";
 /// The common prefix of the headers.
 const PREFIX: &str = "impersonate-";
 
-/// Whether a request has an impersonation header.
+/// Returns true if a request has an impersonation header.
 pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with(PREFIX))
 }

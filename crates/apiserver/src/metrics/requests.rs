@@ -76,7 +76,7 @@ struct Series {
     code: u16,
     count: AtomicU64,
     running: AtomicI64,
-    /// Those of `count` that were rejected because there was no seat.
+    /// Requests, included in `count`, that were rejected because there was no seat.
     terminated: AtomicU64,
     took: Histogram,
     /// Durations without waiting for a seat.
@@ -223,7 +223,7 @@ fn tell_terminations(text: &mut Text, all: &[Arc<Series>]) {
 pub(crate) struct Running {
     metrics: Arc<Metrics>,
     info: Arc<RequestInfo>,
-    /// Whether the request came over a connection, and not from within the process.
+    /// True if the request came over a connection, and not from within the process.
     is_remote: bool,
     is_ended: bool,
     began: Instant,
@@ -321,7 +321,7 @@ impl Drop for CountedBody {
     }
 }
 
-/// Whether a request was executed; a watch over a WebSocket is answered with 101.
+/// Returns true if a request was executed; a watch over a WebSocket is answered with 101.
 fn is_served(status: StatusCode) -> bool {
     status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS
 }

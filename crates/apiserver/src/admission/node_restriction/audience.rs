@@ -21,7 +21,7 @@ const DRIVERS: &[(&str, &str)] = &[
     ("portworxVolume", "pxd.portworx.com"),
 ];
 
-/// Whether a volume names the audience. Errors are returned only if no volume does.
+/// Returns true if a volume names the audience. Errors are returned only if no volume does.
 pub(super) async fn is_named(request: &Request<'_>, pod: &Value, audience: &str) -> Result<bool, String> {
     let mut faults = Vec::new();
     for volume in view::items(pod, &["spec", "volumes"]) {

@@ -14,7 +14,7 @@ const RESTRICTED_NAMESPACE: &str = "node-restriction.kubernetes.io";
 /// Namespaces of labels that belong to Kubernetes.
 const KUBERNETES_NAMESPACES: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
-/// Those of them that a kubelet may set nevertheless (`kubelet/pkg/apis/well_known_labels.go`).
+/// Label namespaces of Kubernetes that a kubelet may set (`kubelet/pkg/apis/well_known_labels.go`).
 const KUBELET_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 const KUBELET_LABELS: [&str; 11] = [
     "kubernetes.io/hostname",

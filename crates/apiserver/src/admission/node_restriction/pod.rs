@@ -113,7 +113,7 @@ pub(super) async fn judge_eviction(request: &Request<'_>) -> Result<()> {
     request.refuse(format!("node {} can only evict pods with spec.nodeName set to itself", request.node))
 }
 
-/// Whether a pod is bound to this node.
+/// Returns true if a pod is bound to this node.
 pub(super) fn is_on(pod: &Value, node: &str) -> bool {
     view::text(pod, &["spec", "nodeName"]) == node
 }

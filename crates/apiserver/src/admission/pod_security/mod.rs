@@ -187,7 +187,7 @@ async fn check_namespace(
     Ok(())
 }
 
-/// Whether existing pods may violate the new standard.
+/// Returns true if existing pods may violate the new standard.
 fn is_stricter(new: Standard, old: Standard) -> bool {
     new != old && !new.is_privileged() && (new.version != old.version || new.level > old.level)
 }
@@ -217,8 +217,8 @@ async fn policy_of(attributes: &Attributes<'_>) -> Result<Option<(Policy, ErrorL
     Ok(namespace.map(|namespace| Policy::of_namespace(&namespace)))
 }
 
-/// Whether an update of a pod can add violations: a changed image, or a new container. All other relevant fields are
-/// immutable.
+/// Returns true if an update of a pod can add violations: a changed image, or a new container. All other relevant
+/// fields are immutable.
 fn is_significant(pod: &Value, old: &Value) -> bool {
     let image = |container: &Value| view::text(container, &["image"]).to_owned();
     let images = |pod: &Value, list: &str| -> Vec<String> {

@@ -38,7 +38,7 @@ impl<'a> Pod<'a> {
         annotations.map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
     }
 
-    /// Whether the pod has its own user namespace.
+    /// Returns true if the pod has its own user namespace.
     pub(super) fn has_own_users(&self) -> bool {
         self.at(&["hostUsers"]) == Some(&Value::Bool(false))
     }

@@ -29,7 +29,7 @@ impl Expression {
 #[derive(Debug)]
 pub(super) struct Policy {
     pub(super) name: String,
-    /// Whether errors of the policy are ignored (`failurePolicy: Ignore`).
+    /// True if errors of the policy are ignored (`failurePolicy: Ignore`).
     pub(super) ignores_failures: bool,
     pub(super) constraints: MatchResources,
     pub(super) params: Option<ParamKind>,
@@ -129,7 +129,7 @@ impl Validating {
 pub(super) struct Mutating {
     pub(super) policy: Policy,
     pub(super) mutations: Vec<Mutation>,
-    /// Whether the policy runs again after later plugins have changed the object.
+    /// True if the policy runs again after later plugins have changed the object.
     pub(super) is_reinvocable: bool,
 }
 

@@ -138,7 +138,7 @@ impl<'a> Inputs<'a> {
         Bound { variables }
     }
 
-    /// Whether the match conditions hold, so that the policy applies.
+    /// Returns true if the match conditions hold, so that the policy applies.
     ///
     /// # Errors
     /// If conditions fail to evaluate and no other condition is false, unless the policy ignores failures.

@@ -16,7 +16,7 @@ pub(super) struct MatchResources {
     excluded: Vec<NamedRule>,
     namespaces: Result<Selector, String>,
     objects: Result<Selector, String>,
-    /// Whether a rule also matches requests for equivalent groups and versions (`matchPolicy: Equivalent`).
+    /// True if a rule also matches requests for equivalent groups and versions (`matchPolicy: Equivalent`).
     equivalent: bool,
 }
 
@@ -159,7 +159,7 @@ impl NamedRule {
     }
 }
 
-/// Whether a rule matches a resource, such as `pods`, `pods/status`, `*/scale` or `*/*`.
+/// Returns true if a rule matches a resource, such as `pods`, `pods/status`, `*/scale` or `*/*`.
 fn matches_resource(wanted: &str, request: &PolicyRequest<'_>) -> bool {
     let (resource, part) = wanted.split_once('/').unwrap_or((wanted, ""));
     let fits = |wanted: &str, found: &str| wanted == ANYTHING || wanted == found;

@@ -124,7 +124,7 @@ fn increase(now: &Amounts, before: &Amounts) -> Amounts {
     now.iter().filter_map(difference).collect()
 }
 
-/// Whether a write can change the usage.
+/// Returns true if a write can change the usage.
 fn matters(meter: &Meter, attributes: &Attributes<'_>, object: &Value) -> bool {
     let Some(old) = attributes.old.filter(|_| attributes.operation == Operation::Update) else {
         return true;

@@ -154,7 +154,7 @@ async fn appearance(cluster: &Cluster, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether to mount a token: the pod decides, then its account.
+/// Returns true if the pod gets a token. The pod's setting takes precedence over its account's.
 fn wants_token(pod: &Value, account: &Value) -> bool {
     let field = "automountServiceAccountToken";
     view::at(pod, &["spec", field])
@@ -172,7 +172,7 @@ fn set_pull_secrets(pod: &mut Value, account: &Value) {
     }
 }
 
-/// Whether pods of the account may use only the secrets that it names.
+/// Returns true if pods of the account may use only the secrets that it names.
 fn enforces(account: &Value) -> bool {
     let value = Meta::of(account).annotation(ENFORCE_ANNOTATION);
     matches!(value, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))

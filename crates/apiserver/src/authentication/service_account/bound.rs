@@ -103,13 +103,14 @@ async fn check_object(
     }
 }
 
-/// Whether an object should have been deleted by now and only waits for its finalizers.
+/// Returns true if an object should have been deleted by now and only waits for its finalizers.
 fn has_gone(object: &Existing, attempt: &Attempt<'_>) -> bool {
     let since = Time(attempt.now_s().saturating_sub(LEEWAY_S));
     object.deletion_timestamp.is_some_and(|deleted| deleted < since)
 }
 
-/// Whether the client should have renewed a token. Clients that read their token only once are rejected after a year.
+/// Returns true if the client should have renewed a token. Clients that read their token only once are rejected after a
+/// year.
 fn is_late(claims: &Claims, now_s: i64) -> bool {
     let Some(warn_after) = claims.kubernetes.warnafter.filter(|time| *time != 0 && *time < now_s) else {
         return false;

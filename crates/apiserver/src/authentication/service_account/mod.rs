@@ -115,7 +115,7 @@ impl ServiceAccountAuthenticator {
         Ok(read)
     }
 
-    /// Whether tokens of this issuer may belong to the cluster.
+    /// Returns true if tokens of this issuer may belong to the cluster.
     fn is_issuer(&self, issuer: &str, cluster: &str) -> bool {
         is_legacy_issuer(issuer, cluster)
             || self.issuers.iter().any(|base| issuer == issuer::of_cluster(base, cluster))
@@ -141,7 +141,7 @@ impl ServiceAccountAuthenticator {
         }))
     }
 
-    /// Those of the requested audiences that the token is for.
+    /// Returns the requested audiences that the token is for.
     fn audiences(&self, known: &Known, attempt: &Attempt<'_>) -> Result<Vec<String>, AuthenticationError> {
         let said = match &known.says {
             Says::Bound(claims) => claims.aud.as_slice(),

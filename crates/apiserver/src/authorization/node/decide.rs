@@ -29,8 +29,8 @@ const FOR_ALL: &[(&str, &str, &[&str])] = &[
     ("node.k8s.io", "runtimeclasses", READ),
 ];
 
-/// Whether the decision depends on the graph of objects that nodes need. Most requests of nodes are about the node
-/// itself.
+/// Returns true if the decision depends on the graph of objects that nodes need. Most requests of nodes are about the
+/// node itself.
 pub(super) fn is_about_needs(attributes: &Attributes<'_>) -> bool {
     let Target::Resource(target) = &attributes.target else { return false };
     match (target.group, target.resource) {
@@ -236,7 +236,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether the field selector restricts the request to objects of the node.
+    /// Returns true if the field selector restricts the request to objects of the node.
     fn selects_own(&self) -> bool {
         let mut requirements = self.target.field_selector.iter();
         requirements.any(|required| {

@@ -115,30 +115,30 @@ impl Graph {
         note_node(&mut self.slices, name, slice);
     }
 
-    /// Whether a pod is bound to a node.
+    /// Returns true if a pod is bound to a node.
     pub(super) fn has_pod(&self, node: &str, namespace: &str, name: &str) -> bool {
         self.pods.get(&*format!("{namespace}/{name}")).is_some_and(|pod| *pod.node == *node)
     }
 
-    /// Whether a pod of a node refers to an object, or a volume of the pod does.
+    /// Returns true if a pod of a node refers to an object, or a volume of the pod does.
     pub(super) fn needs(&self, node: &str, resource: &str, namespace: &str, name: &str) -> bool {
         let Some(needs) = self.nodes.get(node) else { return false };
         let key = key(resource, namespace, name);
         needs.contains_key(&*key) || resource == SECRETS && self.volumes.need(needs, &key)
     }
 
-    /// Whether a volume is bound to a claim of a pod of a node.
+    /// Returns true if a volume is bound to a claim of a pod of a node.
     pub(super) fn needs_volume(&self, node: &str, name: &str) -> bool {
         let (needs, volume) = (self.nodes.get(node), self.volumes.by_name.get(name));
         needs.zip(volume).is_some_and(|(needs, volume)| needs.contains_key(&*volume.claim))
     }
 
-    /// Whether a volume attachment belongs to a node.
+    /// Returns true if a volume attachment belongs to a node.
     pub(super) fn has_attachment(&self, node: &str, name: &str) -> bool {
         self.attachments.get(name).is_some_and(|of| **of == *node)
     }
 
-    /// Whether a resource slice belongs to a node.
+    /// Returns true if a resource slice belongs to a node.
     pub(super) fn has_slice(&self, node: &str, name: &str) -> bool {
         self.slices.get(name).is_some_and(|of| **of == *node)
     }
@@ -191,7 +191,7 @@ impl Volumes {
         }
     }
 
-    /// Whether a volume bound to one of these claims refers to a secret.
+    /// Returns true if a volume bound to one of these claims refers to a secret.
     fn need(&self, needs: &HashMap<Arc<str>, u32>, secret: &str) -> bool {
         if !self.secrets.contains_key(secret) {
             return false;

@@ -97,7 +97,7 @@ impl Asked {
         }
     }
 
-    /// Whether the key is equal, and not only its hash.
+    /// Returns true if the key is equal, and not only its hash.
     fn is(&self, identity: &Identity, verb: &str, target: &ResourceTarget<'_>) -> bool {
         self.user == identity.name
             && self.groups == identity.groups

@@ -74,7 +74,7 @@ impl PolicyRule {
         view::items(role, &["rules"]).iter().map(Self::read).collect()
     }
 
-    /// Whether the rule allows the request.
+    /// Returns true if the rule allows the request.
     pub(super) fn allows(&self, question: &Question<'_>) -> bool {
         let is_named = match &question.attributes.target {
             Target::Resource(target) => {
@@ -85,7 +85,7 @@ impl PolicyRule {
         is_named && self.concerns(question)
     }
 
-    /// Whether the rule would allow the request for some object name.
+    /// Returns true if the rule would allow the request for some object name.
     pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
         if self.verb_bits & question.verb_bit == 0 {
             return false;
@@ -114,7 +114,7 @@ fn verb_bits(verbs: &[String]) -> u16 {
     verbs.iter().map(|verb| if verb == ALL { u16::MAX } else { verb_bit(verb) }).fold(0, |all, bit| all | bit)
 }
 
-/// Whether a resource pattern matches: `*`, `pods`, `pods/log` or `*/scale`.
+/// Returns true if a resource pattern matches: `*`, `pods`, `pods/log` or `*/scale`.
 fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
     if own == ALL {
         return true;
@@ -126,7 +126,7 @@ fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
     of.is_some_and(|of| of == resource || of == ALL)
 }
 
-/// Whether a path pattern matches: `/a`, or `/a*` for a prefix.
+/// Returns true if a path pattern matches: `/a`, or `/a*` for a prefix.
 pub(super) fn path_matches(own: &str, path: &str) -> bool {
     own == path || own.ends_with('*') && path.starts_with(own.trim_end_matches('*'))
 }
