@@ -33,7 +33,7 @@ const LONG_LIVED: &str = "public, max-age=31536000, immutable";
 /// it is generated, and many clients may request it at once.
 const CONCURRENT_DOCUMENTS: usize = 1;
 
-static MAKING: Semaphore = Semaphore::const_new(CONCURRENT_DOCUMENTS);
+static GENERATING: Semaphore = Semaphore::const_new(CONCURRENT_DOCUMENTS);
 
 /// The media type of JSON documents of both versions.
 const JSON: Form = Form { subtypes: &["json"], media_type: "application/json" };
@@ -141,10 +141,10 @@ async fn answer_v3(
         return Ok(moved(&format!("/openapi/v3/{path}?hash={hash}")));
     }
     let make = move || {
-        let document = topic.told(&served, Some(OpenApi::V3), openapi::v3);
+        let document = topic.visit(&served, Some(OpenApi::V3), openapi::v3);
         if form == PROTOBUF_V3 { openapi::encode_v3(&document) } else { to_json(&document) }
     };
-    let mut response = made(headers, &hash, form, make).await?;
+    let mut response = respond_with(headers, &hash, form, make).await?;
     if !asked_hash.is_empty() {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(LONG_LIVED));
     }
@@ -162,11 +162,11 @@ async fn answer_v2(headers: &HeaderMap, served: ServedKinds) -> Result<Response<
     let make = move || {
         let mut document = V2::new();
         Topic::all(&served)
-            .for_each(|topic| topic.told(&served, Some(OpenApi::V2), |subject| document.add(subject)));
+            .for_each(|topic| topic.visit(&served, Some(OpenApi::V2), |subject| document.add(subject)));
         let document = document.finish();
         if form == PROTOBUF_V2 { openapi::encode_v2(&document) } else { to_json(&document) }
     };
-    made(headers, &hash, form, make).await.map(vary_encoding)
+    respond_with(headers, &hash, form, make).await.map(vary_encoding)
 }
 
 /// kube-apiserver names this header before `Accept` for the second version.
@@ -178,7 +178,7 @@ fn vary_encoding(mut response: Response<ResponseBody>) -> Response<ResponseBody>
 }
 
 /// Responds with a document, and generates it only if the client does not have it.
-async fn made(
+async fn respond_with(
     headers: &HeaderMap,
     hash: &str,
     form: Form,
@@ -187,7 +187,7 @@ async fn made(
     let mut response = if is_known(headers, hash) {
         not_modified()
     } else {
-        respond(shared(hash, form, make).await?, form.media_type)
+        respond(generate_once(hash, form, make).await?, form.media_type)
     };
     set_tag(&mut response, hash);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
@@ -196,14 +196,14 @@ async fn made(
 
 /// Generates a document, unless it was just generated for a request that overlaps this one. Many clients request the
 /// same document at once, and each request holds a seat until it has the document.
-async fn shared(
+async fn generate_once(
     hash: &str,
     form: Form,
     make: impl FnOnce() -> Vec<u8> + Send + 'static,
 ) -> Result<Bytes, Refusal> {
     let request = OverlappingRequest::begin();
     // The semaphore is never closed; if it were, documents would be generated concurrently.
-    let _permit = MAKING.acquire().await.ok();
+    let _permit = GENERATING.acquire().await.ok();
     if let Some(bytes) = request.last_document(hash, form) {
         return Ok(bytes);
     }
@@ -370,36 +370,36 @@ impl Topic {
             }
             _ => Vec::new(),
         };
-        let facts = self.told(served, None, |subject| format!("{REVISION} {subject:?} {custom:?}"));
+        let facts = self.visit(served, None, |subject| format!("{REVISION} {subject:?} {custom:?}"));
         hexadecimal(digest::digest(&digest::SHA512, facts.as_bytes()))
     }
 
-    /// Calls `tell` with the contents of the document. Definitions of the
+    /// Calls `visitor` with the contents of the document. Definitions of the
     /// kinds are included only if `open_api` selects their form.
-    fn told<T>(
+    fn visit<T>(
         &self,
         served: &ServedKinds,
         open_api: Option<OpenApi>,
-        tell: impl FnOnce(Subject<'_>) -> T,
+        visitor: impl FnOnce(Subject<'_>) -> T,
     ) -> T {
         match self {
-            Self::CoreVersions => tell(Subject::CoreVersions),
-            Self::Groups => tell(Subject::Groups),
-            Self::Group(group) => tell(Subject::Group(group)),
-            Self::Version => tell(Subject::Version),
+            Self::CoreVersions => visitor(Subject::CoreVersions),
+            Self::Groups => visitor(Subject::Groups),
+            Self::Group(group) => visitor(Subject::Group(group)),
+            Self::Version => visitor(Subject::Version),
             Self::Resources { group, version } => {
                 let kinds = served.served(group, version);
                 let served: Vec<Served<'_>> = kinds.map(|kind| Served::of(kind, version, open_api)).collect();
-                tell_resources(GroupVersion { group, version }, &served, tell)
+                visit_resources(GroupVersion { group, version }, &served, visitor)
             }
         }
     }
 }
 
-fn tell_resources<T>(
+fn visit_resources<T>(
     group_version: GroupVersion<'_>,
     served: &[Served<'_>],
-    tell: impl FnOnce(Subject<'_>) -> T,
+    visitor: impl FnOnce(Subject<'_>) -> T,
 ) -> T {
     let subresources: Vec<Vec<Subresource<'_>>> = served.iter().map(Served::subresources).collect();
     let resources: Vec<Resource<'_>> = served
@@ -418,7 +418,7 @@ fn tell_resources<T>(
             definitions: &one.definitions,
         })
         .collect();
-    tell(Subject::Resources(group_version, &resources))
+    visitor(Subject::Resources(group_version, &resources))
 }
 
 /// Owned data of a kind that its document needs.
@@ -495,7 +495,7 @@ mod tests {
         let times = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let request = |_| {
             let times = times.clone();
-            shared("hash", JSON, move || {
+            generate_once("hash", JSON, move || {
                 times.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 b"document".to_vec()
             })

@@ -16,7 +16,7 @@ use coracle_registry::{Error, Identity, Kind, Result, Subject, view};
 use serde_json::{Value, json};
 
 use super::plugin::{Plugin, Rule, nothing_to_say};
-use crate::authorization::rbac::{GROUP, Index, RoleRef, list, shown};
+use crate::authorization::rbac::{GROUP, Index, RoleRef, compact_rules, list};
 use crate::authorization::{self, Authorizer, ResourceTarget, Target, is_master};
 
 /// Metadata that the garbage collector changes before it deletes an object.
@@ -156,7 +156,7 @@ impl<'a> Held<'a> {
         let (user, groups) = (quoted(&self.requester.name), list(&self.requester.groups));
         let mut message = format!(
             "user {user} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{}",
-            shown(&missing).join("\n")
+            compact_rules(&missing).join("\n")
         );
         if !self.error.is_empty() {
             message.push_str(&format!("; resolution errors: [{}]", self.error));

@@ -14,7 +14,8 @@ use super::CERTIFICATES;
 use super::chain::Chain;
 use super::plugin::Plugin;
 use crate::authorization::{
-    self, Authorizer, Decision, Known, MastersOnly, Permissions, ResourceTarget, Rules, Target, known,
+    self, Authorizer, Decision, MastersOnly, PendingPermissions, Permissions, ResourceTarget, Rules, Target,
+    ready,
 };
 use crate::status::Refusal;
 
@@ -212,8 +213,8 @@ pub(super) struct Permits {
 }
 
 impl Authorizer for Permits {
-    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> Known<'a> {
-        known(Arc::new(*self))
+    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> PendingPermissions<'a> {
+        ready(Arc::new(*self))
     }
 }
 

@@ -85,9 +85,9 @@ impl Default for AuthenticationConfig {
 /// The authenticators of a server.
 pub(crate) struct Authentication {
     /// Authenticators of credentials; the first that recognizes one decides.
-    known: Vec<Box<dyn Authenticator>>,
+    authenticators: Vec<Box<dyn Authenticator>>,
     /// Runs if no authenticator recognized a credential and none rejected one.
-    unknown: AnonymousAuthenticator,
+    anonymous: AnonymousAuthenticator,
     /// The issuers of the default cluster.
     issuers: Vec<String>,
     /// The configured audiences; empty for the issuers of each cluster.
@@ -101,13 +101,13 @@ impl Authentication {
     pub(crate) fn new(config: &AuthenticationConfig, signer: Option<&Arc<dyn TokenSigner>>) -> Self {
         let mut issuers: Vec<String> = signer.map(|signer| signer.issuer().to_owned()).into_iter().collect();
         issuers.extend(config.further_issuers.iter().cloned());
-        let mut known: Vec<Box<dyn Authenticator>> = Vec::new();
+        let mut authenticators: Vec<Box<dyn Authenticator>> = Vec::new();
         let mut proxies = vec![FrontProxy::default()];
         if let Some(settings) = config.front_proxy.clone() {
             proxies.push(settings.clone());
-            known.push(Box::new(FrontProxyAuthenticator { settings }));
+            authenticators.push(Box::new(FrontProxyAuthenticator { settings }));
         }
-        known.push(Box::new(CertificateAuthenticator));
+        authenticators.push(Box::new(CertificateAuthenticator));
 
         let mut tokens: Vec<Box<dyn TokenAuthenticator>> = Vec::new();
         if let Some(file) = config.static_tokens.clone() {
@@ -119,9 +119,15 @@ impl Authentication {
         if config.bootstrap_tokens {
             tokens.push(Box::new(BootstrapTokenAuthenticator::new()));
         }
-        known.push(Box::new(BearerAuthenticator(tokens)));
-        let unknown = AnonymousAuthenticator::new(config.anonymous);
-        Self { known, unknown, issuers, configured_audiences: config.api_audiences.clone(), proxies }
+        authenticators.push(Box::new(BearerAuthenticator(tokens)));
+        let anonymous = AnonymousAuthenticator::new(config.anonymous);
+        Self {
+            authenticators,
+            anonymous,
+            issuers,
+            configured_audiences: config.api_audiences.clone(),
+            proxies,
+        }
     }
 
     /// The audiences that identify this server in tokens of a cluster: the configured ones, or the cluster's issuers.
@@ -156,7 +162,7 @@ impl Authentication {
             now,
             metrics,
         };
-        match self.judge(&attempt).await {
+        match self.run(&attempt).await {
             Ok(Some(Authenticated { identity, scope, .. })) => {
                 self.strip(&mut parts.headers);
                 let all_clusters = scope == CredentialScope::AllClusters;
@@ -196,12 +202,12 @@ impl Authentication {
             now,
             metrics,
         };
-        self.judge(&attempt).await
+        self.run(&attempt).await
     }
 
-    async fn judge(&self, attempt: &Attempt<'_>) -> Outcome {
+    async fn run(&self, attempt: &Attempt<'_>) -> Outcome {
         let mut errors = Vec::new();
-        for authenticator in &self.known {
+        for authenticator in &self.authenticators {
             match authenticator.authenticate(attempt).await {
                 Ok(None) => {}
                 Ok(Some(found)) if !found.scope.covers(attempt.cluster) => {
@@ -212,7 +218,7 @@ impl Authentication {
             }
         }
         match AuthenticationError::of(errors) {
-            None => self.unknown.authenticate(attempt).await,
+            None => self.anonymous.authenticate(attempt).await,
             Some(error) => Err(error),
         }
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules, known};
+use super::{
+    Attributes, Authorizer, Decision, PendingDecision, PendingPermissions, Permissions, Rules, ready,
+};
 
 /// The group whose members may do everything, as in Kubernetes.
 const MASTERS: &str = "system:masters";
@@ -19,8 +21,8 @@ pub(crate) fn is_master(identity: &Identity) -> bool {
 }
 
 impl Authorizer for MastersOnly {
-    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> Known<'a> {
-        known(Arc::new(*self))
+    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> PendingPermissions<'a> {
+        ready(Arc::new(*self))
     }
 
     fn authorize<'a>(
@@ -28,7 +30,7 @@ impl Authorizer for MastersOnly {
         _cluster: &'a Cluster,
         identity: &'a Identity,
         attributes: &'a Attributes<'a>,
-    ) -> Decided<'a> {
+    ) -> PendingDecision<'a> {
         Box::pin(std::future::ready(Ok(Permissions::authorize(self, identity, attributes))))
     }
 }

@@ -28,10 +28,10 @@ pub use rbac::Rbac;
 pub use union::Union;
 
 /// A future of the permissions of a cluster.
-pub type Known<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Permissions>>> + Send + 'a>>;
+pub type PendingPermissions<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Permissions>>> + Send + 'a>>;
 
 /// A future of a decision.
-pub type Decided<'a> = Pin<Box<dyn Future<Output = Result<Decision>> + Send + 'a>>;
+pub type PendingDecision<'a> = Pin<Box<dyn Future<Output = Result<Decision>> + Send + 'a>>;
 
 /// The labels of an authorizer in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct AuthorizerLabel {
 /// Decides whether users may perform operations, in every cluster.
 pub trait Authorizer: Send + Sync {
     /// Returns the current permissions in a cluster. Implementations cache what they read.
-    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a>;
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> PendingPermissions<'a>;
 
     /// Decides whether a user may perform an operation in a cluster. Called for every request; implementations may
     /// decide without loading all permissions of the cluster.
@@ -54,7 +54,7 @@ pub trait Authorizer: Send + Sync {
         cluster: &'a Cluster,
         identity: &'a Identity,
         attributes: &'a Attributes<'a>,
-    ) -> Decided<'a> {
+    ) -> PendingDecision<'a> {
         Box::pin(async move { Ok(self.permissions(cluster).await?.authorize(identity, attributes)) })
     }
 
@@ -82,6 +82,6 @@ pub trait Permissions: Send + Sync {
 }
 
 /// Wraps permissions that are available without waiting.
-pub fn known<'a>(permissions: Arc<dyn Permissions>) -> Known<'a> {
+pub fn ready<'a>(permissions: Arc<dyn Permissions>) -> PendingPermissions<'a> {
     Box::pin(std::future::ready(Ok(permissions)))
 }

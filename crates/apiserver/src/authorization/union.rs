@@ -5,7 +5,10 @@ use std::sync::Arc;
 use coracle_base::metrics::{Counters, Metrics};
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, AuthorizerLabel, Decided, Decision, Known, Permissions, Rules};
+use super::{
+    Attributes, Authorizer, AuthorizerLabel, Decision, PendingDecision, PendingPermissions, Permissions,
+    Rules,
+};
 
 /// Several authorizers, tried in order.
 pub struct Union {
@@ -40,7 +43,7 @@ impl Authorizer for Union {
         self.authorizers.iter().map(|authorizer| authorizer.cached_clusters()).sum()
     }
 
-    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> PendingPermissions<'a> {
         Box::pin(async move {
             let mut all = Vec::with_capacity(self.authorizers.len());
             for authorizer in &self.authorizers {
@@ -56,7 +59,7 @@ impl Authorizer for Union {
         cluster: &'a Cluster,
         identity: &'a Identity,
         attributes: &'a Attributes<'a>,
-    ) -> Decided<'a> {
+    ) -> PendingDecision<'a> {
         Box::pin(async move {
             let mut undecided = Undecided::default();
             for authorizer in &self.authorizers {
@@ -154,15 +157,15 @@ pub(super) fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authorization::{Target, known};
+    use crate::authorization::{Target, ready};
 
     /// An authorizer with a fixed decision.
     #[derive(Clone)]
     struct Says(Decision);
 
     impl Authorizer for Says {
-        fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> Known<'a> {
-            known(Arc::new(self.clone()))
+        fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> PendingPermissions<'a> {
+            ready(Arc::new(self.clone()))
         }
     }
 

@@ -79,18 +79,18 @@ impl Metrics {
             &[("git_version", version), ("major", major), ("minor", minor)],
             1,
         );
-        self.requests.tell(&mut text);
-        self.watches.tell(&mut text);
+        self.requests.write(&mut text);
+        self.watches.write(&mut text);
         text.append(&self.server.text());
         flow.write_metrics(cluster, &mut text).await?;
         flow.write_server_metrics(&mut text);
-        tell_objects(cluster, &mut text).await?;
-        tell_service_network(cluster, &mut text).await?;
-        tell_storage(cluster, &mut text).await?;
+        write_objects(cluster, &mut text).await?;
+        write_service_network(cluster, &mut text).await?;
+        write_storage(cluster, &mut text).await?;
         for source in self.others.read().unwrap_or_else(PoisonError::into_inner).iter() {
             text.append(&source());
         }
-        process::tell(&mut text);
+        process::write_metrics(&mut text);
         Ok(page(text))
     }
 }
@@ -103,8 +103,8 @@ pub(crate) async fn answer_cluster(
 ) -> Result<Response<ResponseBody>, Refusal> {
     let mut text = Text::default();
     flow.write_metrics(cluster, &mut text).await?;
-    tell_objects(cluster, &mut text).await?;
-    tell_service_network(cluster, &mut text).await?;
+    write_objects(cluster, &mut text).await?;
+    write_service_network(cluster, &mut text).await?;
     Ok(page(text))
 }
 
@@ -116,7 +116,7 @@ fn page(text: Text) -> Response<ResponseBody> {
 }
 
 /// Allocated addresses and node ports of services, counted for each request.
-async fn tell_service_network(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+async fn write_service_network(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     const ALLOCATED: &str = "kube_apiserver_clusterip_allocator_allocated_ips";
     const AVAILABLE: &str = "kube_apiserver_clusterip_allocator_available_ips";
     let ranges = cluster.address_usage().await?;
@@ -147,7 +147,7 @@ async fn tell_service_network(cluster: &Cluster, text: &mut Text) -> Result<(), 
     Ok(())
 }
 
-async fn tell_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+async fn write_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     const NAME: &str = "apiserver_storage_size_bytes";
     let (engine, bytes) = cluster.storage_size().await?;
     text.family(NAME, "gauge", "Bytes that the store takes: on disk if it has files, else in memory.");
@@ -156,7 +156,7 @@ async fn tell_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal>
 }
 
 /// The number of objects, counted for each request.
-async fn tell_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+async fn write_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     text.family("apiserver_resource_objects", "gauge", "Objects stored, by resource.");
     let mut counts = Vec::new();
     let served = ServedKinds::of(cluster).await?;

@@ -8,7 +8,7 @@ use coracle_base::metrics::Text;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Writes the metrics.
-pub(super) fn tell(text: &mut Text) {
+pub(super) fn write_metrics(text: &mut Text) {
     if let Some((cpu_s, started_s)) = times() {
         text.family("process_cpu_seconds_total", "counter", "Time spent on processors, in seconds.");
         text.sample("process_cpu_seconds_total", &[], cpu_s);
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn this_process_is_reported() {
         let mut text = Text::default();
-        tell(&mut text);
+        write_metrics(&mut text);
         let text = text.into_string();
         for name in
             ["open_fds", "max_fds", "virtual_memory_bytes", "resident_memory_bytes", "cpu_seconds_total"]

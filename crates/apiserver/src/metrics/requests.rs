@@ -135,7 +135,7 @@ impl Requests {
         if info.is_read_only() { &self.reading } else { &self.changing }
     }
 
-    pub(super) fn tell(&self, text: &mut Text) {
+    pub(super) fn write(&self, text: &mut Text) {
         let mut all: Vec<Arc<Series>> =
             self.series.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.sort_by(|a, b| (a.labels(), a.code).cmp(&(b.labels(), b.code)));
@@ -149,8 +149,8 @@ impl Requests {
             labels.extend(series.labels());
             text.sample("apiserver_request_total", &labels, load(&series.count));
         }
-        self.tell_durations(text, &all);
-        tell_terminations(text, &all);
+        self.write_durations(text, &all);
+        write_terminations(text, &all);
         text.family("apiserver_longrunning_requests", "gauge", "Watches that are open.");
         for series in all.iter().filter(|series| series.verb == "WATCH") {
             let running = series.running.load(Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Requests {
     }
 
     /// Writes the durations of requests, whatever their code.
-    fn tell_durations(&self, text: &mut Text, all: &[Arc<Series>]) {
+    fn write_durations(&self, text: &mut Text, all: &[Arc<Series>]) {
         const NAME: &str = "apiserver_request_duration_seconds";
         text.family(NAME, "histogram", "How long requests took, without watches.");
         for alike in all.chunk_by(|a, b| a.labels() == b.labels()).filter(|alike| alike[0].verb != "WATCH") {
@@ -204,7 +204,7 @@ fn without_dry_run(series: &Series) -> Vec<(&'static str, &str)> {
     series.labels().into_iter().filter(|(name, _)| *name != "dry_run").collect()
 }
 
-fn tell_terminations(text: &mut Text, all: &[Arc<Series>]) {
+fn write_terminations(text: &mut Text, all: &[Arc<Series>]) {
     const NAME: &str = "apiserver_request_terminations_total";
     let terminated = |series: &Series| series.terminated.load(Ordering::Relaxed);
     if all.iter().all(|series| terminated(series) == 0) {

@@ -75,7 +75,7 @@ impl Watches {
         resources.entry(name).or_insert_with(new).clone()
     }
 
-    pub(super) fn tell(&self, text: &mut Text) {
+    pub(super) fn write(&self, text: &mut Text) {
         let mut all: Vec<Arc<WatchedResource>> =
             self.resources.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.sort_by(|a, b| a.labels().cmp(&b.labels()));

@@ -6,7 +6,7 @@
 
 mod checks;
 mod evaluate;
-mod existing;
+mod existing_pods;
 mod metrics;
 mod pod;
 mod policy;
@@ -182,7 +182,7 @@ async fn check_namespace(
     if let Some((before, _)) = before
         && is_stricter(policy.enforce, before.enforce)
     {
-        warnings.extend(existing::warnings(attributes, view::name(namespace), policy.enforce).await);
+        warnings.extend(existing_pods::warnings(attributes, view::name(namespace), policy.enforce).await);
     }
     Ok(())
 }

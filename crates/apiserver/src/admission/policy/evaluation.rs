@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::compiled::{Expression, Policy};
 use super::metrics::ErrorType;
-use super::request::{PolicyRequest, Seen};
+use super::request::{PolicyRequest, Representation};
 use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 
 /// The cost budget of all match conditions of a policy, as in kube-apiserver (`RuntimeCELCostBudgetMatchConditions`).
@@ -73,15 +73,15 @@ impl<'a> Inputs<'a> {
     /// Creates the inputs of a request in one group and version.
     pub(super) fn new(
         request: &PolicyRequest<'a>,
-        seen: Seen<'_>,
+        representation: Representation<'_>,
         namespace: Option<Arc<Value>>,
         permissions: &'a dyn Permissions,
     ) -> Self {
         let write = request.attributes.write;
         Self {
-            object: request.object.map(|object| request.seen_as(seen, object)),
-            old: request.old.map(|old| request.seen_as(seen, old)),
-            request: request.describe(seen),
+            object: request.object.map(|object| request.convert(representation, object)),
+            old: request.old.map(|old| request.convert(representation, old)),
+            request: request.describe(representation),
             resource: ResourceCheck {
                 group: request.group().into(),
                 resource: request.resource().into(),

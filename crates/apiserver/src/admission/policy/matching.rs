@@ -7,7 +7,7 @@ use coracle_registry::view;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::request::{PolicyRequest, Seen, labels};
+use super::request::{PolicyRequest, Representation, labels};
 
 /// The parsed `matchConstraints` or `matchResources`.
 #[derive(Debug)]
@@ -57,22 +57,25 @@ impl MatchResources {
     ///
     /// # Errors
     /// If the selectors are invalid, or the namespace of the request cannot be read.
-    pub(super) async fn matches<'a>(&self, request: &PolicyRequest<'a>) -> Result<Option<Seen<'a>>, String> {
+    pub(super) async fn matches<'a>(
+        &self,
+        request: &PolicyRequest<'a>,
+    ) -> Result<Option<Representation<'a>>, String> {
         let in_namespace = self.matches_namespace(request).await;
         let has_labels = self.matches_labels(request);
         if in_namespace == Ok(false)
             || has_labels == Ok(false)
-            || self.matching_way(&self.excluded, request).is_some()
+            || self.matching_representation(&self.excluded, request).is_some()
         {
             return Ok(None);
         }
-        let seen = match self.rules.is_empty() {
+        let representation = match self.rules.is_empty() {
             true => Some(request.own()),
-            false => self.matching_way(&self.rules, request),
+            false => self.matching_representation(&self.rules, request),
         };
         // Errors of selectors are reported only if a rule matches.
-        match seen {
-            Some(seen) => in_namespace.and(has_labels).map(|_| Some(seen)),
+        match representation {
+            Some(representation) => in_namespace.and(has_labels).map(|_| Some(representation)),
             None => Ok(None),
         }
     }
@@ -111,13 +114,19 @@ impl MatchResources {
     }
 
     /// Returns the group and version in which a rule matches: that of the request, or an equivalent one.
-    fn matching_way<'a>(&self, rules: &[NamedRule], request: &PolicyRequest<'a>) -> Option<Seen<'a>> {
+    fn matching_representation<'a>(
+        &self,
+        rules: &[NamedRule],
+        request: &PolicyRequest<'a>,
+    ) -> Option<Representation<'a>> {
         let own = request.own();
         if rules.iter().any(|rule| rule.matches(request, own)) {
             return Some(own);
         }
         let fits = |rule: &NamedRule| {
-            request.ways().find(|seen| !seen.is(&own.way()) && rule.matches(request, *seen))
+            request.representations().find(|representation| {
+                !representation.is(&own.group_version()) && rule.matches(request, *representation)
+            })
         };
         rules.iter().filter(|_| self.equivalent).find_map(fits)
     }
@@ -135,14 +144,14 @@ fn selector(object: &Value, field: &str, what: &str) -> Result<Selector, String>
 }
 
 impl NamedRule {
-    fn matches(&self, request: &PolicyRequest<'_>, seen: Seen<'_>) -> bool {
+    fn matches(&self, request: &PolicyRequest<'_>, representation: Representation<'_>) -> bool {
         let among = |wanted: &[String], found: &str| {
             wanted.iter().any(|wanted| wanted == ANYTHING || wanted == found)
         };
         self.matches_scope(request)
             && among(&self.operations, request.operation())
-            && among(&self.api_groups, seen.group())
-            && among(&self.api_versions, seen.version)
+            && among(&self.api_groups, representation.group())
+            && among(&self.api_versions, representation.version)
             && self.resources.iter().any(|resource| matches_resource(resource, request))
             && (self.resource_names.is_empty()
                 || self.resource_names.iter().any(|name| name == request.attributes.name))

@@ -50,11 +50,11 @@ impl MutatingAdmissionPolicy {
             }
         }
         if !invocations.is_empty() {
-            pass.enter(object);
+            pass.begin_policies(object);
             for invocation in &invocations {
                 self.invoke(invocation, attributes, object, pass, &mut failures).await?;
             }
-            pass.leave(object);
+            pass.end_policies(object);
         }
         failures.into_result(attributes, object)
     }
@@ -67,13 +67,13 @@ impl MutatingAdmissionPolicy {
         pass: &Pass,
         failures: &mut Failures,
     ) -> Result<()> {
-        let Invocation { policy, binding, params, way } = invocation;
+        let Invocation { policy, binding, params, group_version } = invocation;
         let before = object.clone();
         let request = PolicyRequest::new(attributes, &before);
-        let seen = request.seen(way);
+        let representation = request.representation(group_version);
         let namespace = request.namespace_object().await?;
         let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
-        let mut inputs = Inputs::new(&request, seen, namespace, &*permissions);
+        let mut inputs = Inputs::new(&request, representation, namespace, &*permissions);
         let params = params.as_deref();
         match inputs.meets_conditions(&policy.policy, params) {
             Ok(true) => {}
@@ -90,8 +90,15 @@ impl MutatingAdmissionPolicy {
         for mutation in &policy.mutations {
             let mut budget = Budget::new(RUNTIME_COST_BUDGET);
             let began = Instant::now();
-            let applied =
-                patch::apply(mutation, &policy.policy, params, &inputs, &request, seen, &mut budget);
+            let applied = patch::apply(
+                mutation,
+                &policy.policy,
+                params,
+                &inputs,
+                &request,
+                representation,
+                &mut budget,
+            );
             let error = applied.as_ref().map_or_else(Failure::error_type, |_| ErrorType::None);
             self.metrics.note(&policy.policy, binding, Evaluated { error, took: began.elapsed() });
             match applied {
@@ -100,14 +107,14 @@ impl MutatingAdmissionPolicy {
                 Err(failure) => failures.failed(&policy.policy, binding, &failure.message()),
             }
         }
-        let after = inputs.into_object().map(|after| request.stored_from(seen, after));
+        let after = inputs.into_object().map(|after| request.convert_back(representation, after));
         let changed = after.as_ref().is_some_and(|after| *after != before);
         if let Some(after) = after.filter(|_| changed) {
             *object = after;
             // The fields that a policy adds have no defaults yet.
             attributes.write.kind.set_defaults(object);
         }
-        pass.spoke(key, changed, policy.is_reinvocable);
+        pass.record_run(key, changed, policy.is_reinvocable);
         Ok(())
     }
 }

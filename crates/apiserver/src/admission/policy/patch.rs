@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::compiled::{Mutation, Policy};
 use super::evaluation::{Failure, Inputs};
-use super::request::{PolicyRequest, Seen};
+use super::request::{PolicyRequest, Representation};
 
 /// Returns the object after a mutation; None if there is no object, or it is unchanged.
 ///
@@ -24,12 +24,12 @@ pub(super) fn apply(
     params: Option<&Value>,
     inputs: &Inputs<'_>,
     request: &PolicyRequest<'_>,
-    seen: Seen<'_>,
+    representation: Representation<'_>,
     budget: &mut Budget,
 ) -> Result<Option<Value>, Failure> {
     let Some(object) = inputs.object() else { return Ok(None) };
     let bound = inputs.bind(policy, params);
-    let form = request.form(seen);
+    let form = request.form(representation);
     match mutation {
         Mutation::ApplyConfiguration(expression) => {
             let config = bound.evaluate(expression, budget)?;

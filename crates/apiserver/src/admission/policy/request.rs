@@ -12,29 +12,29 @@ use serde_json::{Value, json};
 
 /// A group and version in which the objects of a request can be represented.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct GroupVersion {
     group: String,
     version: String,
 }
 
 /// The same, with the kind that converts.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct Representation<'a> {
     pub(super) kind: &'a dyn Kind,
     pub(super) version: &'a str,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> Representation<'a> {
     pub(super) fn group(&self) -> &'a str {
         &self.kind.declaration().group
     }
 
-    pub(super) fn way(&self) -> Way {
-        Way { group: self.group().to_owned(), version: self.version.to_owned() }
+    pub(super) fn group_version(&self) -> GroupVersion {
+        GroupVersion { group: self.group().to_owned(), version: self.version.to_owned() }
     }
 
-    pub(super) fn is(&self, way: &Way) -> bool {
-        (self.group(), self.version) == (&*way.group, &*way.version)
+    pub(super) fn is(&self, group_version: &GroupVersion) -> bool {
+        (self.group(), self.version) == (&*group_version.group, &*group_version.version)
     }
 }
 
@@ -66,23 +66,25 @@ impl<'a> PolicyRequest<'a> {
     }
 
     /// The group and version of the request.
-    pub(super) fn own(&self) -> Seen<'a> {
-        Seen { kind: self.attributes.write.kind, version: self.attributes.write.served_version }
+    pub(super) fn own(&self) -> Representation<'a> {
+        Representation { kind: self.attributes.write.kind, version: self.attributes.write.served_version }
     }
 
     /// Finds a representation by group and version; that of the request if there is none.
-    pub(super) fn seen(&self, way: &Way) -> Seen<'a> {
-        self.ways().find(|seen| seen.is(way)).unwrap_or_else(|| self.own())
+    pub(super) fn representation(&self, group_version: &GroupVersion) -> Representation<'a> {
+        self.representations()
+            .find(|representation| representation.is(group_version))
+            .unwrap_or_else(|| self.own())
     }
 
     /// All groups and versions in which the object can be represented: other versions, and other groups with the same
     /// objects.
-    pub(super) fn ways(&self) -> impl Iterator<Item = Seen<'a>> + use<'a> {
+    pub(super) fn representations(&self) -> impl Iterator<Item = Representation<'a>> + use<'a> {
         let kind = self.attributes.write.kind;
         let others = catalog::same_objects(kind.declaration());
-        std::iter::once(kind)
-            .chain(others.map(|other| other as &'a dyn Kind))
-            .flat_map(|kind| kind.declaration().versions.iter().map(move |version| Seen { kind, version }))
+        std::iter::once(kind).chain(others.map(|other| other as &'a dyn Kind)).flat_map(|kind| {
+            kind.declaration().versions.iter().map(move |version| Representation { kind, version })
+        })
     }
 
     pub(super) fn is_namespace(&self) -> bool {
@@ -117,28 +119,32 @@ impl<'a> PolicyRequest<'a> {
     }
 
     /// Converts an object of the request to another group and version.
-    pub(super) fn seen_as<'o>(&self, seen: Seen<'_>, object: &'o Value) -> Cow<'o, Value> {
-        self.form(seen).of_stored(Cow::Borrowed(object))
+    pub(super) fn convert<'o>(
+        &self,
+        representation: Representation<'_>,
+        object: &'o Value,
+    ) -> Cow<'o, Value> {
+        self.form(representation).of_stored(Cow::Borrowed(object))
     }
 
     /// Converts an object back from another group and version.
-    pub(super) fn stored_from(&self, seen: Seen<'_>, object: Value) -> Value {
-        self.form(seen).to_stored(object)
+    pub(super) fn convert_back(&self, representation: Representation<'_>, object: Value) -> Value {
+        self.form(representation).to_stored(object)
     }
 
     /// The form of objects in a group and version.
-    pub(super) fn form<'v>(&self, seen: Seen<'v>) -> ObjectForm<'v> {
-        ObjectForm::new(seen.kind, seen.version, self.attributes.write.subresource)
+    pub(super) fn form<'v>(&self, representation: Representation<'v>) -> ObjectForm<'v> {
+        ObjectForm::new(representation.kind, representation.version, self.attributes.write.subresource)
     }
 
     /// The `AdmissionRequest` for a policy that matches the request in a group and version.
-    pub(super) fn describe(&self, seen: Seen<'_>) -> Value {
+    pub(super) fn describe(&self, representation: Representation<'_>) -> Value {
         let Attributes { write, name, .. } = self.attributes;
-        let kind = |seen: Seen<'_>| {
-            let form = self.form(seen);
+        let kind = |representation: Representation<'_>| {
+            let form = self.form(representation);
             json!({"group": form.group(), "version": form.version(), "kind": form.kind()})
         };
-        let resource = |seen: Seen<'_>| json!({"group": seen.group(), "version": seen.version, "resource": self.resource()});
+        let resource = |representation: Representation<'_>| json!({"group": representation.group(), "version": representation.version, "resource": self.resource()});
         let who = write.requester;
         let mut user = json!({"username": who.name, "groups": who.groups, "extra": who.extra});
         if !who.uid.is_empty() {
@@ -146,8 +152,8 @@ impl<'a> PolicyRequest<'a> {
         }
         let name = if name.is_empty() { self.object.map_or("", view::name) } else { name };
         let mut request = json!({
-            "kind": kind(seen),
-            "resource": resource(seen),
+            "kind": kind(representation),
+            "resource": resource(representation),
             "requestKind": kind(self.own()),
             "requestResource": resource(self.own()),
             "name": name,

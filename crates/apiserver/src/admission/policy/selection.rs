@@ -7,29 +7,29 @@ use serde_json::Value;
 
 use super::compiled::{Binding, Policy};
 use super::params;
-use super::request::{PolicyRequest, Way};
+use super::request::{GroupVersion, PolicyRequest};
 use super::{cache, is_exempt};
 
 /// The policies of one kind and their bindings, compiled on first use.
 pub(super) struct Policies<P> {
-    policies: Known<P>,
-    bindings: Known<Binding>,
+    policies: CompiledObjects<P>,
+    bindings: CompiledObjects<Binding>,
 }
 
 /// Objects of one kind, with a cache of their compiled form.
-struct Known<T> {
+struct CompiledObjects<T> {
     kind: &'static dyn Kind,
-    kept: Derived<T>,
-    make: fn(&Value) -> T,
+    cache: Derived<T>,
+    compile: fn(&Value) -> T,
 }
 
-impl<T> Known<T> {
-    fn new(kind: &'static dyn Kind, make: fn(&Value) -> T) -> Self {
-        Self { kind, kept: cache(), make }
+impl<T> CompiledObjects<T> {
+    fn new(kind: &'static dyn Kind, compile: fn(&Value) -> T) -> Self {
+        Self { kind, cache: cache(), compile }
     }
 
     async fn all(&self, cluster: &Cluster) -> Result<Vec<Arc<T>>> {
-        cluster.derive_all(self.kind, &self.kept, self.make).await
+        cluster.derive_all(self.kind, &self.cache, self.compile).await
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Invocation<P> {
     pub(super) binding: Arc<Binding>,
     pub(super) params: Option<Arc<Value>>,
     /// The group and version in which the policy matches the request.
-    pub(super) way: Way,
+    pub(super) group_version: GroupVersion,
 }
 
 /// A result of the selection, in the order of policies and bindings.
@@ -56,7 +56,10 @@ impl<P: AsRef<Policy>> Policies<P> {
         binding_kind: &'static dyn Kind,
         compile: fn(&Value) -> P,
     ) -> Self {
-        Self { policies: Known::new(kind, compile), bindings: Known::new(binding_kind, Binding::read) }
+        Self {
+            policies: CompiledObjects::new(kind, compile),
+            bindings: CompiledObjects::new(binding_kind, Binding::read),
+        }
     }
 
     pub(super) async fn select(&self, request: &PolicyRequest<'_>) -> Result<Vec<Selection<P>>> {
@@ -91,7 +94,7 @@ async fn select_bound<P: AsRef<Policy>>(
     found: &mut Vec<Selection<P>>,
 ) -> Result<(), String> {
     let said = policy.as_ref().as_ref();
-    let Some(seen) = said.constraints.matches(request).await? else { return Ok(()) };
+    let Some(representation) = said.constraints.matches(request).await? else { return Ok(()) };
     let kind = params::resolve(said.params.as_ref(), request).await?;
     for binding in bindings {
         match binding.params(kind.as_ref(), request).await {
@@ -100,7 +103,7 @@ async fn select_bound<P: AsRef<Policy>>(
                     policy: policy.clone(),
                     binding: Arc::clone(binding),
                     params,
-                    way: seen.way(),
+                    group_version: representation.group_version(),
                 })
             })),
             Err(error) => found.push(Selection::Misconfigured {

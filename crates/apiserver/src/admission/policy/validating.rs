@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::compiled::{Validating, Validation};
 use super::evaluation::{Bound, Failure, Inputs};
 use super::metrics::{ErrorType, Evaluated, ValidatingMetrics};
-use super::request::{PolicyRequest, Way};
+use super::request::{GroupVersion, PolicyRequest};
 use super::selection::{Policies, Selection};
 use super::verdict::{Failed, Outcome, Verdict};
 use crate::admission::plugin::{Plugin, Rule};
@@ -44,7 +44,7 @@ impl ValidatingAdmissionPolicy {
         let namespace = request.namespace_object().await?;
         let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
         // Most policies match the request in the same group and version, so its inputs are reused.
-        let mut known: Option<(Way, Inputs<'_>)> = None;
+        let mut known: Option<(GroupVersion, Inputs<'_>)> = None;
         for selection in selected {
             let invocation = match selection {
                 Selection::Ask(invocation) => invocation,
@@ -54,11 +54,15 @@ impl ValidatingAdmissionPolicy {
                 }
             };
             let (_, inputs) = match &mut known {
-                Some(known) if known.0 == invocation.way => known,
+                Some(known) if known.0 == invocation.group_version => known,
                 other => {
-                    let inputs =
-                        Inputs::new(request, request.seen(&invocation.way), namespace.clone(), &*permissions);
-                    other.insert((invocation.way, inputs))
+                    let inputs = Inputs::new(
+                        request,
+                        request.representation(&invocation.group_version),
+                        namespace.clone(),
+                        &*permissions,
+                    );
+                    other.insert((invocation.group_version, inputs))
                 }
             };
             let outcome = evaluate(&invocation.policy, inputs, invocation.params.as_deref());

@@ -5,8 +5,8 @@
 //! deleted.
 
 mod bound;
-mod known;
 mod legacy;
+mod verified_tokens;
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::authenticator::{
 use super::hasher::SecretHasher;
 use crate::credential_scope::CredentialScope;
 use crate::token::{Claims, ClusterClaims, Jwt, LEGACY_ISSUER, LegacyClaims, TokenSigner, issuer};
-use known::KnownTokens;
+use verified_tokens::VerifiedTokens;
 
 /// The group of all service accounts, and the prefix of the groups of a namespace.
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
@@ -30,7 +30,7 @@ pub(super) struct ServiceAccountAuthenticator {
     /// The issuers of the default cluster's tokens: the signer's, and its former ones. Those of other clusters are
     /// derived from them.
     issuers: Vec<String>,
-    known: KnownTokens<Known>,
+    verified: VerifiedTokens<VerifiedToken>,
     hasher: SecretHasher,
     kinds: Kinds,
 }
@@ -44,8 +44,8 @@ struct Kinds {
 }
 
 /// A token with a valid signature.
-struct Known {
-    says: Says,
+struct VerifiedToken {
+    claims: AnyClaims,
     issuer: String,
     /// The cluster that it is valid for.
     scope: CredentialScope,
@@ -54,12 +54,12 @@ struct Known {
     key_id: String,
 }
 
-enum Says {
+enum AnyClaims {
     Bound(Box<Claims>),
     Legacy(LegacyClaims),
 }
 
-impl Says {
+impl AnyClaims {
     fn cluster(&self) -> &ClusterClaims {
         match self {
             Self::Bound(claims) => &claims.kubernetes.cluster,
@@ -81,36 +81,41 @@ impl ServiceAccountAuthenticator {
             secrets: kind("secrets"),
             nodes: kind("nodes"),
         };
-        let (known, hasher) = (KnownTokens::new(), SecretHasher::new());
-        Self { signer, issuers, known, hasher, kinds }
+        let (verified, hasher) = (VerifiedTokens::new(), SecretHasher::new());
+        Self { signer, issuers, verified, hasher, kinds }
     }
 
     async fn judge(&self, token: &BearerToken, attempt: &Attempt<'_>) -> Outcome {
-        let Some(known) = self.signed(token, attempt.cluster.id())? else { return Ok(None) };
-        if !known.scope.covers(attempt.cluster) {
+        let Some(verified) = self.signed(token, attempt.cluster.id())? else { return Ok(None) };
+        if !verified.scope.covers(attempt.cluster) {
             return Err(AuthenticationError::WrongCluster);
         }
-        let audiences = self.audiences(&known, attempt)?;
-        match &known.says {
-            Says::Bound(claims) => self.check_bound(claims, attempt).await?,
-            Says::Legacy(claims) => self.check_legacy(claims, token, attempt).await?,
+        let audiences = self.audiences(&verified, attempt)?;
+        match &verified.claims {
+            AnyClaims::Bound(claims) => self.check_bound(claims, attempt).await?,
+            AnyClaims::Legacy(claims) => self.check_legacy(claims, token, attempt).await?,
         }
-        let (identity, scope) = (known.identity.clone(), known.scope.clone());
+        let (identity, scope) = (verified.identity.clone(), verified.scope.clone());
         Ok(Some(Authenticated { identity, scope, audiences }))
     }
 
     /// Returns the claims of a token that the issuer of a cluster has issued, if its signature is valid.
-    fn signed(&self, token: &BearerToken, cluster: &str) -> Result<Option<Arc<Known>>, AuthenticationError> {
-        let hash = self.known.hash(token);
+    fn signed(
+        &self,
+        token: &BearerToken,
+        cluster: &str,
+    ) -> Result<Option<Arc<VerifiedToken>>, AuthenticationError> {
+        let hash = self.verified.hash(token);
         let keys = self.signer.public_keys();
-        let known = self.known.find(hash).filter(|known| keys.iter().any(|key| key.id() == known.key_id));
-        if let Some(known) = known {
+        let verified =
+            self.verified.find(hash).filter(|verified| keys.iter().any(|key| key.id() == verified.key_id));
+        if let Some(verified) = verified {
             // The token may have been cached by a request to the cluster that it is for.
-            return Ok(self.is_issuer(&known.issuer, cluster).then_some(known));
+            return Ok(self.is_issuer(&verified.issuer, cluster).then_some(verified));
         }
         let read = self.read(token, cluster)?.map(Arc::new);
-        if let Some(known) = &read {
-            self.known.keep(hash, known.clone());
+        if let Some(verified) = &read {
+            self.verified.keep(hash, verified.clone());
         }
         Ok(read)
     }
@@ -121,7 +126,7 @@ impl ServiceAccountAuthenticator {
             || self.issuers.iter().any(|base| issuer == issuer::of_cluster(base, cluster))
     }
 
-    fn read(&self, token: &BearerToken, cluster: &str) -> Result<Option<Known>, AuthenticationError> {
+    fn read(&self, token: &BearerToken, cluster: &str) -> Result<Option<VerifiedToken>, AuthenticationError> {
         let Some(jwt) = Jwt::parse(token.expose()) else { return Ok(None) };
         let Some(issuer) = jwt.issuer() else { return Ok(None) };
         if !self.is_issuer(&issuer, cluster) {
@@ -131,21 +136,26 @@ impl ServiceAccountAuthenticator {
         let key_id = key.id().to_owned();
         let read = if is_legacy_issuer(&issuer, cluster) {
             jwt.claims()
-                .map(|claims: LegacyClaims| (Arc::new(legacy::identity(&claims)), Says::Legacy(claims)))
+                .map(|claims: LegacyClaims| (Arc::new(legacy::identity(&claims)), AnyClaims::Legacy(claims)))
         } else {
-            jwt.claims().map(|claims: Box<Claims>| (Arc::new(bound::identity(&claims)), Says::Bound(claims)))
+            jwt.claims()
+                .map(|claims: Box<Claims>| (Arc::new(bound::identity(&claims)), AnyClaims::Bound(claims)))
         };
-        Ok(read.map(|(identity, says)| {
-            let scope = says.cluster().scope();
-            Known { says, issuer, scope, identity, key_id }
+        Ok(read.map(|(identity, claims)| {
+            let scope = claims.cluster().scope();
+            VerifiedToken { claims, issuer, scope, identity, key_id }
         }))
     }
 
     /// Returns the requested audiences that the token is for.
-    fn audiences(&self, known: &Known, attempt: &Attempt<'_>) -> Result<Vec<String>, AuthenticationError> {
-        let said = match &known.says {
-            Says::Bound(claims) => claims.aud.as_slice(),
-            Says::Legacy(_) => &[],
+    fn audiences(
+        &self,
+        verified: &VerifiedToken,
+        attempt: &Attempt<'_>,
+    ) -> Result<Vec<String>, AuthenticationError> {
+        let said = match &verified.claims {
+            AnyClaims::Bound(claims) => claims.aud.as_slice(),
+            AnyClaims::Legacy(_) => &[],
         };
         let own = if said.is_empty() { attempt.api_audiences } else { said };
         let both = intersection(own, attempt.audiences);

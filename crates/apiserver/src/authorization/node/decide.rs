@@ -44,15 +44,15 @@ pub(super) fn is_about_needs(attributes: &Attributes<'_>) -> bool {
 /// Decides whether a node may perform an operation; without permission the decision has a reason.
 pub(super) fn decide(graph: &Graph, node: &str, attributes: &Attributes<'_>) -> Decision {
     let Target::Resource(target) = &attributes.target else { return Decision::default() };
-    let asked = Asked { graph, node, verb: attributes.verb, target };
-    match asked.decide() {
+    let request = NodeRequest { graph, node, verb: attributes.verb, target };
+    match request.decide() {
         Ok(()) => Decision { allowed: true, ..Decision::default() },
         Err(reason) => Decision { reason, ..Decision::default() },
     }
 }
 
 /// A request of a node.
-struct Asked<'a> {
+struct NodeRequest<'a> {
     graph: &'a Graph,
     node: &'a str,
     verb: &'a str,
@@ -60,24 +60,24 @@ struct Asked<'a> {
 }
 
 /// Allowed, or the reason why the Node authorizer has no opinion.
-type Answer = Result<(), String>;
+type Outcome = Result<(), String>;
 
-fn no(reason: &str) -> Answer {
+fn no_opinion(reason: &str) -> Outcome {
     Err(reason.to_owned())
 }
 
-impl Asked<'_> {
-    fn decide(&self) -> Answer {
+impl NodeRequest<'_> {
+    fn decide(&self) -> Outcome {
         let ResourceTarget { group, resource, subresource, .. } = *self.target;
         match (group, resource) {
             ("", SECRETS | CONFIG_MAPS) => self.read_needed(),
             ("", CLAIMS) if subresource == "status" => self.update_claim_status(),
-            ("", CLAIMS) | (RESOURCE, RESOURCE_CLAIMS) => self.get(|asked| asked.is_needed()),
+            ("", CLAIMS) | (RESOURCE, RESOURCE_CLAIMS) => self.get(|request| request.is_needed()),
             ("", "persistentvolumes") => {
-                self.get(|asked| asked.graph.needs_volume(asked.node, asked.target.name))
+                self.get(|request| request.graph.needs_volume(request.node, request.target.name))
             }
             (STORAGE, "volumeattachments") => {
-                self.get(|asked| asked.graph.has_attachment(asked.node, asked.target.name))
+                self.get(|request| request.graph.has_attachment(request.node, request.target.name))
             }
             ("", SERVICE_ACCOUNTS) if self.verb == "get" && subresource.is_empty() => self.read_needed(),
             ("", SERVICE_ACCOUNTS) => self.create_token(),
@@ -87,7 +87,7 @@ impl Asked<'_> {
             ("", "nodes") => self.nodes(),
             ("", "pods") => self.pods(),
             _ if self.is_for_all() => Ok(()),
-            _ => no(""),
+            _ => no_opinion(""),
         }
     }
 
@@ -109,9 +109,9 @@ impl Asked<'_> {
     }
 
     /// Allows the request if the named object is related to the node.
-    fn related(&self, is_related: impl FnOnce(&Self) -> bool) -> Answer {
+    fn related(&self, is_related: impl FnOnce(&Self) -> bool) -> Outcome {
         if self.target.name.is_empty() {
-            return no("No Object name found");
+            return no_opinion("No Object name found");
         }
         if is_related(self) {
             return Ok(());
@@ -119,48 +119,48 @@ impl Asked<'_> {
         Err(format!("no relationship found between node '{}' and this object", self.node))
     }
 
-    fn get(&self, is_related: impl FnOnce(&Self) -> bool) -> Answer {
+    fn get(&self, is_related: impl FnOnce(&Self) -> bool) -> Outcome {
         if self.verb != "get" {
-            return no("can only get individual resources of this type");
+            return no_opinion("can only get individual resources of this type");
         }
         if !self.target.subresource.is_empty() {
-            return no("cannot get subresource");
+            return no_opinion("cannot get subresource");
         }
         self.related(is_related)
     }
 
-    fn read_needed(&self) -> Answer {
+    fn read_needed(&self) -> Outcome {
         if !READ.contains(&self.verb) {
-            return no("can only read resources of this type");
+            return no_opinion("can only read resources of this type");
         }
         if !self.target.subresource.is_empty() {
-            return no("cannot read subresource");
+            return no_opinion("cannot read subresource");
         }
         if self.target.namespace.is_empty() {
-            return no("can only read namespaced object of this type");
+            return no_opinion("can only read namespaced object of this type");
         }
         self.related(Self::is_needed)
     }
 
-    fn update_claim_status(&self) -> Answer {
+    fn update_claim_status(&self) -> Outcome {
         if !matches!(self.verb, "update" | "patch") {
-            return no("can only get/update/patch this type");
+            return no_opinion("can only get/update/patch this type");
         }
         self.related(Self::is_needed)
     }
 
-    fn create_token(&self) -> Answer {
+    fn create_token(&self) -> Outcome {
         if self.verb != "create" || self.target.name.is_empty() {
-            return no("can only create tokens for individual service accounts");
+            return no_opinion("can only create tokens for individual service accounts");
         }
         if self.target.subresource != "token" {
-            return no("can only create token subresource of serviceaccount");
+            return no_opinion("can only create token subresource of serviceaccount");
         }
         self.related(Self::is_needed)
     }
 
     /// Checks the verb for the one object that has the node's name.
-    fn check_own_verb(&self, what: &str) -> Answer {
+    fn check_own_verb(&self, what: &str) -> Outcome {
         if matches!(self.verb, "get" | "create" | "update" | "patch" | "delete") {
             return Ok(());
         }
@@ -168,11 +168,11 @@ impl Asked<'_> {
     }
 
     /// A create request has no name to compare yet.
-    fn check_own_name(&self, refusal: &str) -> Answer {
-        if self.verb == "create" || self.target.name == self.node { Ok(()) } else { no(refusal) }
+    fn check_own_name(&self, refusal: &str) -> Outcome {
+        if self.verb == "create" || self.target.name == self.node { Ok(()) } else { no_opinion(refusal) }
     }
 
-    fn lease(&self) -> Answer {
+    fn lease(&self) -> Outcome {
         self.check_own_verb("node lease")?;
         if self.target.namespace != LEASE_NAMESPACE {
             return Err(format!("can only access leases in the {LEASE_NAMESPACE:?} system namespace"));
@@ -180,35 +180,35 @@ impl Asked<'_> {
         self.check_own_name("can only access node lease with the same name as the requesting node")
     }
 
-    fn csi_node(&self) -> Answer {
+    fn csi_node(&self) -> Outcome {
         self.check_own_verb("CSINode")?;
         if !self.target.subresource.is_empty() {
-            return no("cannot authorize CSINode subresources");
+            return no_opinion("cannot authorize CSINode subresources");
         }
         self.check_own_name("can only access CSINode with the same name as the requesting node")
     }
 
-    fn slices(&self) -> Answer {
+    fn slices(&self) -> Outcome {
         if !self.target.subresource.is_empty() {
-            return no("cannot authorize ResourceSlice subresources");
+            return no_opinion("cannot authorize ResourceSlice subresources");
         }
         match self.verb {
             // Admission checks the node of the slice.
             "create" => Ok(()),
             "get" | "update" | "patch" | "delete" => {
-                self.related(|asked| asked.graph.has_slice(asked.node, asked.target.name))
+                self.related(|request| request.graph.has_slice(request.node, request.target.name))
             }
             "watch" | "list" | "deletecollection" if self.selects_own() => Ok(()),
             "watch" | "list" | "deletecollection" => {
-                no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+                no_opinion("can only list/watch/deletecollection resourceslices with nodeName field selector")
             }
-            _ => no(
+            _ => no_opinion(
                 "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
             ),
         }
     }
 
-    fn nodes(&self) -> Answer {
+    fn nodes(&self) -> Outcome {
         let (node, name) = (self.node, self.target.name);
         match (self.target.subresource, self.verb) {
             // Admission checks that it is the node itself.
@@ -220,19 +220,21 @@ impl Asked<'_> {
             ("", "get" | "list" | "watch") => {
                 Err(format!("node '{node}' cannot read '{name}', only its own Node object"))
             }
-            _ => no(""),
+            _ => no_opinion(""),
         }
     }
 
-    fn pods(&self) -> Answer {
+    fn pods(&self) -> Outcome {
         match (self.target.subresource, self.verb) {
             ("", "get") => self.get(Self::has_pod),
             ("", "list" | "watch") if self.selects_own() => Ok(()),
             ("", "list" | "watch") if !self.target.name.is_empty() => self.related(Self::has_pod),
-            ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
+            ("", "list" | "watch") => {
+                no_opinion("can only list/watch pods with spec.nodeName field selector")
+            }
             // Admission checks that the pods are bound to the node.
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
-            _ => no(""),
+            _ => no_opinion(""),
         }
     }
 

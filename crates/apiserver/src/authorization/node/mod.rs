@@ -14,7 +14,10 @@ use coracle_meta::field::quoted;
 use coracle_registry::kinds::core::node::Node;
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, AuthorizerLabel, Decided, Decision, Known, Permissions, Rules, known};
+use super::{
+    Attributes, Authorizer, AuthorizerLabel, Decision, PendingDecision, PendingPermissions, Permissions,
+    Rules, ready,
+};
 use crate::cluster_cache::{ClusterLru, ObjectCache};
 use crate::identity::node_name;
 use decide::{decide, is_about_needs};
@@ -39,10 +42,10 @@ impl Authorizer for NodeAuthorizer {
         self.clusters.len()
     }
 
-    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> PendingPermissions<'a> {
         Box::pin(async move {
             if cluster.count(&Node).await? == 0 {
-                return known(Arc::new(ObjectCache::<Graph>::default())).await;
+                return ready(Arc::new(ObjectCache::<Graph>::default())).await;
             }
             let cache = self.clusters.get(cluster.id(), ObjectCache::default);
             cache.refresh(cluster).await?;
@@ -55,7 +58,7 @@ impl Authorizer for NodeAuthorizer {
         cluster: &'a Cluster,
         identity: &'a Identity,
         attributes: &'a Attributes<'a>,
-    ) -> Decided<'a> {
+    ) -> PendingDecision<'a> {
         // Few users are nodes, and most requests of nodes are about the node itself.
         let decision = match node_name(identity) {
             None => Decision::default(),

@@ -14,8 +14,8 @@ use super::super::{Attributes, Decision, NonResourceRule, ResourceRule, Rules, T
 use super::GROUP;
 use super::binding::{Binding, RoleRef};
 use super::bindings::Bindings;
-use super::relevance::{Relevance, Relevant};
-use super::rule::{PolicyRule, Question};
+use super::relevance_cache::{RelevanceCache, RelevantBindings};
+use super::rule::{PolicyRule, PreparedRequest};
 use crate::cluster_cache::{ObjectIndex, Source};
 
 /// Rules of roles, by name.
@@ -30,11 +30,11 @@ pub(crate) struct Index {
     cluster_bindings: Bindings,
     /// By namespace.
     bindings: HashMap<Box<str>, Bindings>,
-    relevance: Relevance,
+    relevance_cache: RelevanceCache,
 }
 
 /// Decisions about users with at most this many bindings are not cached.
-const FEW_BINDINGS: usize = 16;
+const MAX_UNCACHED_BINDINGS: usize = 16;
 
 impl ObjectIndex for Index {
     const SOURCES: &'static [Source] = &[Source::Group(GROUP)];
@@ -55,7 +55,7 @@ impl Index {
     /// Records an object; None if it was deleted.
     pub(super) fn note(&mut self, place: Place<'_>, object: Option<&Value>) {
         let Place { plural, namespace, name } = place;
-        self.relevance.forget();
+        self.relevance_cache.clear();
         match plural {
             "clusterroles" => put(&mut self.cluster_roles, name, object.map(rules_of)),
             "roles" => {
@@ -80,11 +80,11 @@ impl Index {
     /// Decides whether a user may perform an operation, and names the binding that allows it.
     pub(super) fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
         if let Target::Resource(target) = &attributes.target
-            && self.given(identity, target.namespace).nth(FEW_BINDINGS).is_some()
+            && self.given(identity, target.namespace).nth(MAX_UNCACHED_BINDINGS).is_some()
         {
             let make = || self.relevant(identity, target.namespace, attributes);
-            let relevant = self.relevance.of(identity, attributes.verb, target, make);
-            return decide(relevant.given(), identity, attributes);
+            let relevant = self.relevance_cache.get_or_insert(identity, attributes.verb, target, make);
+            return decide(relevant.iter(), identity, attributes);
         }
         let namespace = match &attributes.target {
             Target::Resource(target) => target.namespace,
@@ -97,12 +97,17 @@ impl Index {
     }
 
     /// The bindings whose roles have a rule for the resource and verb, whatever the object's name is.
-    fn relevant(&self, identity: &Identity, namespace: &str, attributes: &Attributes<'_>) -> Relevant {
-        let question = Question::new(*attributes);
-        let mut relevant = Relevant::default();
+    fn relevant(
+        &self,
+        identity: &Identity,
+        namespace: &str,
+        attributes: &Attributes<'_>,
+    ) -> RelevantBindings {
+        let request = PreparedRequest::new(*attributes);
+        let mut relevant = RelevantBindings::default();
         for binding in self.given(identity, namespace) {
             match self.rules_of(&binding.role, &binding.namespace) {
-                Ok(rules) if rules.iter().any(|rule| rule.concerns(&question)) => {
+                Ok(rules) if rules.iter().any(|rule| rule.concerns(&request)) => {
                     relevant.bindings.push((binding.clone(), rules.clone()));
                 }
                 Ok(_) => {}
@@ -116,7 +121,7 @@ impl Index {
     pub(super) fn rules(&self, identity: &Identity, namespace: &str) -> Rules {
         let mut all = Rules::default();
         let (rules, evaluation_error) = self.policy_rules(identity, namespace);
-        rules.into_iter().for_each(|rule| tell(rule, &mut all));
+        rules.into_iter().for_each(|rule| add_rule(rule, &mut all));
         Rules { evaluation_error, ..all }
     }
 
@@ -176,11 +181,11 @@ fn decide<'a>(
     identity: &Identity,
     attributes: &Attributes<'_>,
 ) -> Decision {
-    let question = Question::new(*attributes);
+    let request = PreparedRequest::new(*attributes);
     let mut errors = Vec::new();
     for found in given {
         match found {
-            Ok((binding, rules)) if rules.iter().any(|rule| rule.allows(&question)) => {
+            Ok((binding, rules)) if rules.iter().any(|rule| rule.allows(&request)) => {
                 let reason = format!("RBAC: allowed by {}", binding.describe(identity));
                 return Decision { allowed: true, reason, ..Decision::default() };
             }
@@ -207,7 +212,7 @@ fn put<T>(map: &mut HashMap<Box<str>, T>, name: &str, value: Option<T>) {
 }
 
 /// Adds a rule to the list of permissions.
-fn tell(rule: &PolicyRule, all: &mut Rules) {
+fn add_rule(rule: &PolicyRule, all: &mut Rules) {
     if !rule.resources.is_empty() {
         all.resource_rules.push(ResourceRule {
             verbs: rule.verbs.clone(),
@@ -330,7 +335,7 @@ mod tests {
     fn cached_bindings_of_a_user_are_never_stale() {
         let mut index = Index::default();
         let user = || json!([{"kind": "User", "name": "u"}]);
-        for number in 0..2 * FEW_BINDINGS {
+        for number in 0..2 * MAX_UNCACHED_BINDINGS {
             let name = format!("r{number:02}");
             put(&mut index, ROLE, &name, role(&format!("verb-{number}")));
             put(&mut index, BINDING, &name, binding("Role", &name, user()));

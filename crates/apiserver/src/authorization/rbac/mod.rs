@@ -6,20 +6,20 @@
 
 mod binding;
 mod bindings;
+mod compact;
 mod index;
-mod relevance;
+mod relevance_cache;
 mod rule;
-mod shown;
 
 use std::sync::Arc;
 
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, AuthorizerLabel, Decision, Known, Permissions, Rules};
+use super::{Attributes, Authorizer, AuthorizerLabel, Decision, PendingPermissions, Permissions, Rules};
 use crate::cluster_cache::{ClusterLru, ObjectCache};
 pub(crate) use binding::RoleRef;
+pub(crate) use compact::{compact_rules, list};
 pub(crate) use index::Index;
-pub(crate) use shown::{list, shown};
 
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -42,7 +42,7 @@ impl Authorizer for Rbac {
         self.clusters.len()
     }
 
-    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> PendingPermissions<'a> {
         Box::pin(async move {
             let cache = self.clusters.get(cluster.id(), ObjectCache::default);
             cache.refresh(cluster).await?;

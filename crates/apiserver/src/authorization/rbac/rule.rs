@@ -29,12 +29,12 @@ pub(super) struct PolicyRule {
 
 /// A request, prepared for comparison with many rules.
 #[derive(Clone, Copy)]
-pub(super) struct Question<'a> {
+pub(super) struct PreparedRequest<'a> {
     attributes: Attributes<'a>,
     verb_bit: u16,
 }
 
-impl<'a> Question<'a> {
+impl<'a> PreparedRequest<'a> {
     pub(super) fn new(attributes: Attributes<'a>) -> Self {
         Self { verb_bit: verb_bit(attributes.verb), attributes }
     }
@@ -75,26 +75,26 @@ impl PolicyRule {
     }
 
     /// Returns true if the rule allows the request.
-    pub(super) fn allows(&self, question: &Question<'_>) -> bool {
-        let is_named = match &question.attributes.target {
+    pub(super) fn allows(&self, request: &PreparedRequest<'_>) -> bool {
+        let is_named = match &request.attributes.target {
             Target::Resource(target) => {
                 self.resource_names.is_empty() || self.resource_names.iter().any(|own| own == target.name)
             }
             Target::Path(_) => true,
         };
-        is_named && self.concerns(question)
+        is_named && self.concerns(request)
     }
 
     /// Returns true if the rule would allow the request for some object name.
-    pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
-        if self.verb_bits & question.verb_bit == 0 {
+    pub(super) fn concerns(&self, request: &PreparedRequest<'_>) -> bool {
+        if self.verb_bits & request.verb_bit == 0 {
             return false;
         }
-        let verb = question.attributes.verb;
-        if question.verb_bit == OTHER_VERB && !self.verbs.iter().any(|own| own == ALL || own == verb) {
+        let verb = request.attributes.verb;
+        if request.verb_bit == OTHER_VERB && !self.verbs.iter().any(|own| own == ALL || own == verb) {
             return false;
         }
-        match &question.attributes.target {
+        match &request.attributes.target {
             Target::Resource(target) => self.is_about(target),
             Target::Path(path) => self.non_resource_urls.iter().any(|own| path_matches(own, path)),
         }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn allows(rule: Value, verb: &str, target: Target<'_>) -> bool {
-        PolicyRule::read(&rule).allows(&Question::new(Attributes { verb, target }))
+        PolicyRule::read(&rule).allows(&PreparedRequest::new(Attributes { verb, target }))
     }
 
     fn resource<'a>(group: &'a str, resource: &'a str, part: &'a str, name: &'a str) -> Target<'a> {

@@ -15,28 +15,28 @@ use super::binding::Binding;
 use super::rule::PolicyRule;
 
 /// Number of cached entries; when it is reached, the cache is cleared.
-const MAX_QUESTIONS: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 /// Longer lists are not cached: they would take memory and save little.
 const MAX_BINDINGS: usize = 64;
 
 /// The cached bindings.
 #[derive(Default)]
-pub(super) struct Relevance {
+pub(super) struct RelevanceCache {
     hasher: RandomState,
-    known: Mutex<HashMap<u64, (Asked, Arc<Relevant>)>>,
+    entries: Mutex<HashMap<u64, (CacheKey, Arc<RelevantBindings>)>>,
 }
 
 /// Bindings with a rule for the request, and errors of other bindings.
 #[derive(Default)]
-pub(super) struct Relevant {
+pub(super) struct RelevantBindings {
     pub(super) bindings: Vec<(Arc<Binding>, Arc<[PolicyRule]>)>,
     pub(super) errors: Vec<String>,
 }
 
 /// The key of an entry: a request of a user without the name of the object.
 #[derive(PartialEq, Eq)]
-struct Asked {
+struct CacheKey {
     user: String,
     groups: Vec<String>,
     verb: String,
@@ -46,45 +46,45 @@ struct Asked {
     subresource: String,
 }
 
-impl Relevance {
+impl RelevanceCache {
     /// Returns the relevant bindings of a request; calls `make` if they are not cached.
-    pub(super) fn of(
+    pub(super) fn get_or_insert(
         &self,
         identity: &Identity,
         verb: &str,
         target: &ResourceTarget<'_>,
-        make: impl FnOnce() -> Relevant,
-    ) -> Arc<Relevant> {
+        make: impl FnOnce() -> RelevantBindings,
+    ) -> Arc<RelevantBindings> {
         let ResourceTarget { namespace, group, resource, subresource, .. } = *target;
         let who = (&identity.name, &identity.groups);
         let hash = self.hasher.hash_one((who, verb, namespace, group, resource, subresource));
-        if let Some((asked, relevant)) = self.lock().get(&hash)
-            && asked.is(identity, verb, target)
+        if let Some((key, relevant)) = self.lock().get(&hash)
+            && key.matches(identity, verb, target)
         {
             return relevant.clone();
         }
         let relevant = Arc::new(make());
         if relevant.bindings.len() + relevant.errors.len() <= MAX_BINDINGS {
-            let mut known = self.lock();
-            if known.len() >= MAX_QUESTIONS {
-                known.clear();
+            let mut entries = self.lock();
+            if entries.len() >= MAX_ENTRIES {
+                entries.clear();
             }
-            known.insert(hash, (Asked::new(identity, verb, target), relevant.clone()));
+            entries.insert(hash, (CacheKey::new(identity, verb, target), relevant.clone()));
         }
         relevant
     }
 
     /// Clears the cache after a change.
-    pub(super) fn forget(&mut self) {
-        self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    pub(super) fn clear(&mut self) {
+        self.entries.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Asked, Arc<Relevant>)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (CacheKey, Arc<RelevantBindings>)>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Asked {
+impl CacheKey {
     fn new(identity: &Identity, verb: &str, target: &ResourceTarget<'_>) -> Self {
         Self {
             user: identity.name.clone(),
@@ -98,7 +98,7 @@ impl Asked {
     }
 
     /// Returns true if the key is equal, and not only its hash.
-    fn is(&self, identity: &Identity, verb: &str, target: &ResourceTarget<'_>) -> bool {
+    fn matches(&self, identity: &Identity, verb: &str, target: &ResourceTarget<'_>) -> bool {
         self.user == identity.name
             && self.groups == identity.groups
             && self.verb == verb
@@ -109,9 +109,9 @@ impl Asked {
     }
 }
 
-impl Relevant {
+impl RelevantBindings {
     /// The bindings and errors, in the form that [`super::index`] evaluates.
-    pub(super) fn given(&self) -> impl Iterator<Item = Result<(&Binding, &[PolicyRule]), String>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Result<(&Binding, &[PolicyRule]), String>> {
         let bindings = self.bindings.iter().map(|(binding, rules)| Ok((&**binding, &**rules)));
         bindings.chain(self.errors.iter().cloned().map(Err))
     }

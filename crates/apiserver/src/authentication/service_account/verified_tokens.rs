@@ -15,7 +15,7 @@ use super::super::hasher::{SecretHash, SecretHasher};
 const GENERATION_TOKENS: usize = 8192;
 
 /// Verified tokens by hash. Entries that are not used while a whole generation fills up are evicted.
-pub(super) struct KnownTokens<T> {
+pub(super) struct VerifiedTokens<T> {
     hasher: SecretHasher,
     generation_tokens: usize,
     generations: Mutex<Generations<T>>,
@@ -26,7 +26,7 @@ struct Generations<T> {
     old: HashMap<SecretHash, Arc<T>>,
 }
 
-impl<T> KnownTokens<T> {
+impl<T> VerifiedTokens<T> {
     pub(super) fn new() -> Self {
         Self::of_size(GENERATION_TOKENS)
     }
@@ -43,16 +43,16 @@ impl<T> KnownTokens<T> {
 
     pub(super) fn find(&self, hash: SecretHash) -> Option<Arc<T>> {
         let mut generations = self.lock();
-        if let Some(known) = generations.young.get(&hash) {
-            return Some(known.clone());
+        if let Some(token) = generations.young.get(&hash) {
+            return Some(token.clone());
         }
-        let known = generations.old.remove(&hash)?;
-        generations.keep(hash, known.clone(), self.generation_tokens);
-        Some(known)
+        let token = generations.old.remove(&hash)?;
+        generations.keep(hash, token.clone(), self.generation_tokens);
+        Some(token)
     }
 
-    pub(super) fn keep(&self, hash: SecretHash, known: Arc<T>) {
-        self.lock().keep(hash, known, self.generation_tokens);
+    pub(super) fn keep(&self, hash: SecretHash, token: Arc<T>) {
+        self.lock().keep(hash, token, self.generation_tokens);
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations<T>> {
@@ -61,11 +61,11 @@ impl<T> KnownTokens<T> {
 }
 
 impl<T> Generations<T> {
-    fn keep(&mut self, hash: SecretHash, known: Arc<T>, limit: usize) {
+    fn keep(&mut self, hash: SecretHash, token: Arc<T>, limit: usize) {
         if self.young.len() >= limit {
             self.old = mem::take(&mut self.young);
         }
-        self.young.insert(hash, known);
+        self.young.insert(hash, token);
     }
 }
 
@@ -75,15 +75,15 @@ mod tests {
 
     #[test]
     fn used_tokens_stay_cached_and_the_size_is_bounded() {
-        let known = KnownTokens::of_size(10);
-        let favourite = known.hash(&BearerToken::new("favourite"));
-        known.keep(favourite, Arc::new(0));
+        let tokens = VerifiedTokens::of_size(10);
+        let favourite = tokens.hash(&BearerToken::new("favourite"));
+        tokens.keep(favourite, Arc::new(0));
         for number in 1..100 {
-            known.keep(known.hash(&BearerToken::new(number.to_string())), Arc::new(number));
-            assert_eq!(known.find(favourite).as_deref(), Some(&0));
+            tokens.keep(tokens.hash(&BearerToken::new(number.to_string())), Arc::new(number));
+            assert_eq!(tokens.find(favourite).as_deref(), Some(&0));
         }
-        assert_eq!(known.find(known.hash(&BearerToken::new("1"))), None);
-        let generations = known.lock();
+        assert_eq!(tokens.find(tokens.hash(&BearerToken::new("1"))), None);
+        let generations = tokens.lock();
         assert!(generations.young.len() <= 10 && generations.old.len() <= 10);
     }
 }

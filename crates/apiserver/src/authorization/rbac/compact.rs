@@ -7,7 +7,7 @@ use coracle_registry::kinds::rbac::permission::{Permission, Target};
 use serde_json::Value;
 
 /// Formats rules, sorted and without duplicates. Rules that differ only in their verbs are merged.
-pub(crate) fn shown(rules: &[Value]) -> Vec<String> {
+pub(crate) fn compact_rules(rules: &[Value]) -> Vec<String> {
     let mut by_resource: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     let mut all = BTreeSet::new();
     for Permission { verb, target } in rules.iter().flat_map(Permission::all_of) {
@@ -49,7 +49,7 @@ mod tests {
             json!({"verbs": ["watch"], "apiGroups": [""], "resources": ["pods"]}),
         ];
         assert_eq!(
-            shown(&rules),
+            compact_rules(&rules),
             [
                 "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\" \"watch\"]}",
                 "{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"a\\\"b\"], Verbs:[\"get\"]}",

@@ -23,7 +23,7 @@ pub(super) async fn warnings(
     standard: Standard,
 ) -> Vec<String> {
     match pods(attributes, namespace).await {
-        Ok((pods, total)) => told(namespace, standard, &pods, total),
+        Ok((pods, total)) => format_warnings(namespace, standard, &pods, total),
         Err(_) => vec!["failed to list pods while checking new PodSecurity enforce level".to_owned()],
     }
 }
@@ -38,14 +38,14 @@ async fn pods(attributes: &Attributes<'_>, namespace: &str) -> Result<(Vec<Value
     Ok((pods, total))
 }
 
-fn told(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Vec<String> {
+fn format_warnings(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Vec<String> {
     // The first name and the number of pods, by their violations.
-    let mut alike: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+    let mut by_reasons: BTreeMap<String, (&str, usize)> = BTreeMap::new();
     for pod in pods {
         let found = violations(standard, &Pod::of(pod));
         if !found.is_empty() {
             let name = view::name(pod);
-            let (first, count) = alike.entry(reasons(&found)).or_insert((name, 0));
+            let (first, count) = by_reasons.entry(reasons(&found)).or_insert((name, 0));
             *first = name.min(*first);
             *count += 1;
         }
@@ -57,12 +57,12 @@ fn told(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Ve
             "new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
         ));
     }
-    if !alike.is_empty() {
+    if !by_reasons.is_empty() {
         warnings.push(format!(
             "existing pods in namespace {namespace:?} violate the new PodSecurity enforce level \"{standard}\""
         ));
     }
-    let mut of_pods: Vec<String> = alike
+    let mut of_pods: Vec<String> = by_reasons
         .into_iter()
         .map(|(reasons, (name, count))| match count {
             1 => format!("{name}: {reasons}"),
@@ -96,7 +96,7 @@ mod tests {
             pod("e", "hostIPC"),
         ];
         assert_eq!(
-            told("n", standard, &pods, 7),
+            format_warnings("n", standard, &pods, 7),
             [
                 "new PodSecurity enforce level only checked against the first 5 of 7 existing pods",
                 "existing pods in namespace \"n\" violate the new PodSecurity enforce level \"baseline:latest\"",
@@ -104,6 +104,6 @@ mod tests {
                 "d: hostPort",
             ]
         );
-        assert!(told("n", standard, &pods[2..3], 1).is_empty());
+        assert!(format_warnings("n", standard, &pods[2..3], 1).is_empty());
     }
 }
