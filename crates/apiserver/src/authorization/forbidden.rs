@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::authorization::ResourceTarget;
 
-    fn told(verb: &str, target: Target<'_>, reason: &str) -> String {
+    fn message(verb: &str, target: Target<'_>, reason: &str) -> String {
         let somebody = Identity { name: "u".into(), ..Identity::default() };
         forbidden(&somebody, &Attributes { verb, target }, reason).message
     }
@@ -58,7 +58,7 @@ mod tests {
         let pod =
             ResourceTarget { resource: "pods", namespace: "ns", name: "x", ..ResourceTarget::default() };
         assert_eq!(
-            told("get", Target::Resource(pod), ""),
+            message("get", Target::Resource(pod), ""),
             "pods \"x\" is forbidden: User \"u\" cannot get resource \"pods\" in API group \"\" in the \
              namespace \"ns\""
         );
@@ -68,18 +68,18 @@ mod tests {
             ..ResourceTarget::default()
         };
         assert_eq!(
-            told("list", Target::Resource(roles), "RBAC: no"),
+            message("list", Target::Resource(roles), "RBAC: no"),
             "clusterroles.rbac.authorization.k8s.io is forbidden: User \"u\" cannot list resource \
              \"clusterroles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope: RBAC: no"
         );
         let scale = ResourceTarget { group: "apps", resource: "d", subresource: "scale", ..pod };
         assert_eq!(
-            told("update", Target::Resource(scale), ""),
+            message("update", Target::Resource(scale), ""),
             "d.apps \"x\" is forbidden: User \"u\" cannot update resource \"d/scale\" in API group \"apps\" \
              in the namespace \"ns\""
         );
         assert_eq!(
-            told("get", Target::Path("/<script>&\""), ""),
+            message("get", Target::Path("/<script>&\""), ""),
             "forbidden: User \"u\" cannot get path \"/&lt;script&gt;&amp;\\\"\""
         );
     }

@@ -59,7 +59,7 @@ pub(crate) use dump::Dump;
 use object_stats::Found;
 use requests::RequestSummary;
 pub(crate) use seats::Seat;
-use seats::{Classified, Place, Seats};
+use seats::{Assignment, Classified, Seats};
 use series::Rejection;
 use shuffle_sharding::flow_hash;
 pub(crate) use unread::{Charge, Unread, Verdict};
@@ -237,8 +237,8 @@ impl FlowControl {
     /// Gives a request its seat, maybe after it has waited. Safe to drop: a dropped request leaves its queue.
     pub(crate) async fn enter(&self, candidate: Candidate) -> Result<Seat, Refusal> {
         let mut waiting = match self.seats.take(candidate.0)? {
-            Place::Seat(seat) => return Ok(seat),
-            Place::Queue(waiting) => waiting,
+            Assignment::Seat(seat) => return Ok(seat),
+            Assignment::Queue(waiting) => waiting,
         };
         let deadline = Instant::now() + self.wait;
         loop {

@@ -99,8 +99,8 @@ impl Default for FlowSeries {
 
 impl FlowSeries {
     pub(super) fn rejected(&self, reason: Rejection) -> &Counter {
-        let place = Rejection::ALL.iter().position(|other| *other == reason).unwrap_or_default();
-        &self.rejected[place]
+        let index = Rejection::ALL.iter().position(|other| *other == reason).unwrap_or_default();
+        &self.rejected[index]
     }
 
     pub(super) fn in_queue(&self) -> u64 {

@@ -159,14 +159,14 @@ impl User {
     }
 
     /// Ends the watches that lag most until `wanted` bytes become free.
-    fn end_lagging(&self, mut wanted: usize, now: Instant) {
+    fn end_lagging(&self, mut missing: usize, now: Instant) {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lagging = Vec::new();
         for watch in watches.all.iter().filter_map(Weak::upgrade) {
             match watch.bytes() {
                 0 => {}
                 // Free as soon as its task runs.
-                bytes if watch.is_ended() => wanted = wanted.saturating_sub(bytes),
+                bytes if watch.is_ended() => missing = missing.saturating_sub(bytes),
                 _ if watch.last_progress() + LAG_LIMIT <= now => lagging.push(watch),
                 _ => {}
             }
@@ -174,10 +174,10 @@ impl User {
         drop(watches);
         lagging.sort_by_key(|watch| watch.last_progress());
         for watch in lagging {
-            if wanted == 0 {
+            if missing == 0 {
                 break;
             }
-            wanted = wanted.saturating_sub(watch.bytes());
+            missing = missing.saturating_sub(watch.bytes());
             tracing::debug!(bytes = watch.bytes(), "ending a watch whose client does not read");
             watch.end();
         }

@@ -21,7 +21,7 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
 }
 
 /// Removes the impersonation headers from a request.
-pub(super) fn forget(headers: &mut HeaderMap) {
+pub(super) fn strip(headers: &mut HeaderMap) {
     let names: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with(PREFIX)).cloned().collect();
     for name in names {
         headers.remove(name);
@@ -29,9 +29,9 @@ pub(super) fn forget(headers: &mut HeaderMap) {
 }
 
 /// Parses the impersonated user. Returns an error if the headers are invalid.
-pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, String> {
+pub(super) fn requested(headers: &HeaderMap) -> Result<Option<Identity>, String> {
     let first = |name| headers.get(name).map(text).unwrap_or_default();
-    let mut wanted = Identity {
+    let mut requested = Identity {
         name: first(USER),
         uid: first(UID),
         groups: headers.get_all(GROUP).iter().map(text).collect(),
@@ -39,15 +39,15 @@ pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, String> {
     };
     for (name, value) in headers {
         let Some(key) = name.as_str().strip_prefix(EXTRA) else { continue };
-        wanted.extra.entry(unescaped(key)).or_default().push(text(value));
+        requested.extra.entry(unescaped(key)).or_default().push(text(value));
     }
-    if !wanted.name.is_empty() {
-        return Ok(Some(wanted));
+    if !requested.name.is_empty() {
+        return Ok(Some(requested));
     }
-    if wanted == Identity::default() {
+    if requested == Identity::default() {
         return Ok(None);
     }
-    Err(format!("requested {} without impersonating a user name", shown_by_go(&wanted)))
+    Err(format!("requested {} without impersonating a user name", go_syntax(&requested)))
 }
 
 /// Header values that are not UTF-8 are not dropped, because the request would then run as the sender.
@@ -62,7 +62,7 @@ fn unescaped(key: &str) -> String {
 }
 
 /// Formats the user like Go's `%#v` of kube-apiserver's type.
-fn shown_by_go(identity: &Identity) -> String {
+fn go_syntax(identity: &Identity) -> String {
     let list = |texts: &[String]| {
         if texts.is_empty() {
             return "[]string(nil)".to_owned();

@@ -28,17 +28,17 @@ pub(crate) use headers::is_asked_for;
 pub(crate) fn impersonated(
     headers: &mut HeaderMap,
     sender: &Identity,
-    asked: &Attributes<'_>,
+    attributes: &Attributes<'_>,
     permissions: &dyn Permissions,
     metrics: &ServerMetrics,
 ) -> Result<Option<Identity>, Refusal> {
-    let wanted = headers::wanted(headers).map_err(Refusal::bad_impersonation)?;
-    let Some(wanted) = wanted else { return Ok(None) };
-    headers::forget(headers);
+    let requested = headers::requested(headers).map_err(Refusal::bad_impersonation)?;
+    let Some(requested) = requested else { return Ok(None) };
+    headers::strip(headers);
     let began = Instant::now();
     let mut refused = None;
     for mode in MODES {
-        match mode.check(&wanted, sender, asked, permissions, metrics) {
+        match mode.check(&requested, sender, attributes, permissions, metrics) {
             Some(Ok(identity)) => {
                 metrics.note_impersonation(Some(mode.name()), began.elapsed());
                 return Ok(Some(identity));
@@ -82,15 +82,15 @@ mod tests {
         for (name, value) in headers {
             map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        let asked = Attributes { verb: "get", target: POD };
-        let outcome = impersonated(&mut map, sender, &asked, permissions, &ServerMetrics::default());
+        let attributes = Attributes { verb: "get", target: POD };
+        let outcome = impersonated(&mut map, sender, &attributes, permissions, &ServerMetrics::default());
         if matches!(outcome, Ok(Some(_))) {
             assert!(!is_asked_for(&map), "headers stay behind");
         }
         outcome.map_err(|refusal| (refusal.status().code, refusal.status().message.clone()))
     }
 
-    fn asked(
+    fn impersonate(
         groups: &[&str],
         headers: &[(&'static str, &'static str)],
     ) -> Result<Option<Identity>, (u16, String)> {
@@ -130,34 +130,34 @@ mod tests {
             ("impersonate-uid", "7"),
             ("impersonate-extra-example.com%2fscopes", "view"),
         ];
-        let jane = asked(MASTERS, &headers).unwrap().unwrap();
+        let jane = impersonate(MASTERS, &headers).unwrap().unwrap();
         assert_eq!((jane.name.as_str(), jane.uid.as_str()), ("jane", "7"));
         assert_eq!(jane.groups, ["dev", "ops", "system:authenticated"]);
         assert_eq!(jane.extra["example.com/scopes"], ["view"]);
-        assert_eq!(asked(MASTERS, &[]), Ok(None));
+        assert_eq!(impersonate(MASTERS, &[]), Ok(None));
     }
 
     #[test]
     fn impersonated_users_get_their_implied_groups() {
-        let account = asked(MASTERS, &[(USER, "system:serviceaccount:ns:robot")]).unwrap().unwrap();
+        let account = impersonate(MASTERS, &[(USER, "system:serviceaccount:ns:robot")]).unwrap().unwrap();
         let groups = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
         assert_eq!(account.groups, groups);
-        let node = asked(MASTERS, &[(USER, "system:node:n")]).unwrap().unwrap();
+        let node = impersonate(MASTERS, &[(USER, "system:node:n")]).unwrap().unwrap();
         assert_eq!(node.groups, ["system:nodes", "system:authenticated"]);
-        let stranger = asked(MASTERS, &[(USER, "system:anonymous")]).unwrap().unwrap();
+        let stranger = impersonate(MASTERS, &[(USER, "system:anonymous")]).unwrap().unwrap();
         assert_eq!(stranger.groups, ["system:unauthenticated"]);
     }
 
     #[test]
     fn sender_without_permission_gets_the_message_of_kube_apiserver() {
-        let refusal = asked(&["dev"], &[(USER, "jane")]).unwrap_err();
+        let refusal = impersonate(&["dev"], &[(USER, "jane")]).unwrap_err();
         let message = "pods \"p\" is forbidden: User \"me\" cannot impersonate-on:user-info:get resource \
                        \"pods\" in API group \"\" in the namespace \"ns\"";
         assert_eq!(refusal, (403, message.to_owned()));
-        let (code, message) = asked(&["dev"], &[(USER, "system:serviceaccount:ns:robot")]).unwrap_err();
+        let (code, message) = impersonate(&["dev"], &[(USER, "system:serviceaccount:ns:robot")]).unwrap_err();
         assert_eq!(code, 403);
         assert!(message.contains("cannot impersonate-on:serviceaccount:get resource"), "{message}");
-        let (code, message) = asked(MASTERS, &[(GROUP, "system:masters")]).unwrap_err();
+        let (code, message) = impersonate(MASTERS, &[(GROUP, "system:masters")]).unwrap_err();
         assert_eq!(
             (code, &*message),
             (
@@ -172,9 +172,9 @@ mod tests {
     fn unreadable_user_header_is_not_treated_as_the_sender() {
         let mut headers = HeaderMap::new();
         headers.insert(USER, HeaderValue::from_bytes(b"jan\xe9").unwrap());
-        let asked = Attributes { verb: "get", target: POD };
+        let attributes = Attributes { verb: "get", target: POD };
         let admin = Identity { groups: vec!["system:masters".into()], ..Identity::default() };
-        let jane = impersonated(&mut headers, &admin, &asked, &MastersOnly, &ServerMetrics::default())
+        let jane = impersonated(&mut headers, &admin, &attributes, &MastersOnly, &ServerMetrics::default())
             .unwrap()
             .unwrap();
         assert_eq!(jane.name, "jan\u{fffd}");

@@ -145,8 +145,8 @@ fn selector(object: &Value, field: &str, what: &str) -> Result<Selector, String>
 
 impl NamedRule {
     fn matches(&self, request: &PolicyRequest<'_>, representation: Representation<'_>) -> bool {
-        let among = |wanted: &[String], found: &str| {
-            wanted.iter().any(|wanted| wanted == ANYTHING || wanted == found)
+        let among = |pattern: &[String], found: &str| {
+            pattern.iter().any(|pattern| pattern == ANYTHING || pattern == found)
         };
         self.matches_scope(request)
             && among(&self.operations, request.operation())
@@ -169,8 +169,8 @@ impl NamedRule {
 }
 
 /// Returns true if a rule matches a resource, such as `pods`, `pods/status`, `*/scale` or `*/*`.
-fn matches_resource(wanted: &str, request: &PolicyRequest<'_>) -> bool {
-    let (resource, part) = wanted.split_once('/').unwrap_or((wanted, ""));
-    let fits = |wanted: &str, found: &str| wanted == ANYTHING || wanted == found;
+fn matches_resource(pattern: &str, request: &PolicyRequest<'_>) -> bool {
+    let (resource, part) = pattern.split_once('/').unwrap_or((pattern, ""));
+    let fits = |pattern: &str, found: &str| pattern == ANYTHING || pattern == found;
     fits(resource, request.resource()) && fits(part, request.attributes.write.subresource)
 }

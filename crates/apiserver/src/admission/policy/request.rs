@@ -145,10 +145,11 @@ impl<'a> PolicyRequest<'a> {
             json!({"group": form.group(), "version": form.version(), "kind": form.kind()})
         };
         let resource = |representation: Representation<'_>| json!({"group": representation.group(), "version": representation.version, "resource": self.resource()});
-        let who = write.requester;
-        let mut user = json!({"username": who.name, "groups": who.groups, "extra": who.extra});
-        if !who.uid.is_empty() {
-            user["uid"] = who.uid.as_str().into();
+        let requester = write.requester;
+        let mut user =
+            json!({"username": requester.name, "groups": requester.groups, "extra": requester.extra});
+        if !requester.uid.is_empty() {
+            user["uid"] = requester.uid.as_str().into();
         }
         let name = if name.is_empty() { self.object.map_or("", view::name) } else { name };
         let mut request = json!({

@@ -41,7 +41,7 @@ pub(super) enum Subject {
     /// The user name of the account, and its name in reasons.
     ServiceAccount {
         user: Box<str>,
-        shown: Box<str>,
+        display_name: Box<str>,
     },
 }
 
@@ -67,7 +67,7 @@ impl Binding {
             namespace => ("RoleBinding", format!("{}/{namespace}", self.name)),
         };
         let subject = self.subjects.iter().find(|subject| subject.is(identity));
-        let (subject_kind, subject) = subject.map(Subject::shown).unwrap_or_default();
+        let (subject_kind, subject) = subject.map(Subject::display_name).unwrap_or_default();
         let (name, role, subject) = (quoted(&name), quoted(&self.role.name), quoted(subject));
         format!("{kind} {name} of {} {role} to {subject_kind} {subject}", self.role.kind)
     }
@@ -85,8 +85,8 @@ impl Subject {
                 let namespace = Some(text("namespace")).filter(|own| !own.is_empty());
                 let namespace = namespace.unwrap_or(binding_namespace);
                 let user = format!("{SERVICE_ACCOUNT}{namespace}:{name}").into();
-                let shown = format!("{name}/{namespace}").into();
-                (!namespace.is_empty()).then_some(Self::ServiceAccount { user, shown })
+                let display_name = format!("{name}/{namespace}").into();
+                (!namespace.is_empty()).then_some(Self::ServiceAccount { user, display_name })
             }
             _ => None,
         }
@@ -99,11 +99,11 @@ impl Subject {
         }
     }
 
-    fn shown(&self) -> (&'static str, &str) {
+    fn display_name(&self) -> (&'static str, &str) {
         match self {
             Self::User(name) => ("User", name),
             Self::Group(name) => ("Group", name),
-            Self::ServiceAccount { shown, .. } => ("ServiceAccount", shown),
+            Self::ServiceAccount { display_name, .. } => ("ServiceAccount", display_name),
         }
     }
 }

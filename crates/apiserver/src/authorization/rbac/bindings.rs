@@ -13,12 +13,12 @@ use super::binding::{Binding, Subject};
 pub(super) struct Bindings {
     by_name: HashMap<Box<str>, Arc<Binding>>,
     /// By user name; service accounts are users, too.
-    by_user: Given,
-    by_group: Given,
+    by_user: BySubject,
+    by_group: BySubject,
 }
 
 /// Bindings of each subject, sorted by name.
-type Given = HashMap<Box<str>, BTreeMap<Box<str>, Arc<Binding>>>;
+type BySubject = HashMap<Box<str>, BTreeMap<Box<str>, Arc<Binding>>>;
 
 impl Bindings {
     pub(super) fn is_empty(&self) -> bool {
@@ -39,23 +39,23 @@ impl Bindings {
         let Some(object) = object else { return };
         let binding = Arc::new(Binding::read(name, namespace, object));
         for subject in &binding.subjects {
-            let (given, who) = self.given_for(subject);
-            given.entry(who.into()).or_default().insert(name.into(), binding.clone());
+            let (given, subject_name) = self.given_for(subject);
+            given.entry(subject_name.into()).or_default().insert(name.into(), binding.clone());
         }
         self.by_name.insert(name.into(), binding);
     }
 
     fn take(&mut self, subject: &Subject, name: &str) {
-        let (given, who) = self.given_for(subject);
-        if let Some(bindings) = given.get_mut(who) {
+        let (given, subject_name) = self.given_for(subject);
+        if let Some(bindings) = given.get_mut(subject_name) {
             bindings.remove(name);
             if bindings.is_empty() {
-                given.remove(who);
+                given.remove(subject_name);
             }
         }
     }
 
-    fn given_for<'s>(&mut self, subject: &'s Subject) -> (&mut Given, &'s str) {
+    fn given_for<'s>(&mut self, subject: &'s Subject) -> (&mut BySubject, &'s str) {
         match subject {
             Subject::Group(name) => (&mut self.by_group, name),
             Subject::User(name) | Subject::ServiceAccount { user: name, .. } => (&mut self.by_user, name),

@@ -253,7 +253,7 @@ mod tests {
         Some(json!({"roleRef": {"apiGroup": GROUP, "kind": kind, "name": role}, "subjects": subjects}))
     }
 
-    fn asked(index: &Index, user: &str, groups: &[&str], verb: &str, namespace: &str) -> Decision {
+    fn authorize(index: &Index, user: &str, groups: &[&str], verb: &str, namespace: &str) -> Decision {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
         let identity = Identity { name: user.to_owned(), groups, ..Identity::default() };
         let target = ResourceTarget { resource: "pods", namespace, ..ResourceTarget::default() };
@@ -261,7 +261,7 @@ mod tests {
     }
 
     fn reason(index: &Index, user: &str, groups: &[&str], verb: &str, namespace: &str) -> String {
-        let decision = asked(index, user, groups, verb, namespace);
+        let decision = authorize(index, user, groups, verb, namespace);
         assert!(!decision.denied);
         if decision.allowed { decision.reason } else { format!("no {}", decision.reason) }
     }
@@ -328,7 +328,7 @@ mod tests {
         );
         put(&mut index, CLUSTER_BINDING, "z", binding("ClusterRole", "get", user()));
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
-        assert!(asked(&index, "u", &[], "get", "ns").allowed);
+        assert!(authorize(&index, "u", &[], "get", "ns").allowed);
     }
 
     #[test]
@@ -341,10 +341,10 @@ mod tests {
             put(&mut index, BINDING, &name, binding("Role", &name, user()));
         }
         for _ in 0..2 {
-            assert!(asked(&index, "u", &[], "verb-20", "ns").allowed);
-            assert!(!asked(&index, "u", &[], "get", "ns").allowed);
-            assert!(!asked(&index, "v", &[], "verb-20", "ns").allowed);
-            assert!(!asked(&index, "u", &[], "verb-20", "other").allowed);
+            assert!(authorize(&index, "u", &[], "verb-20", "ns").allowed);
+            assert!(!authorize(&index, "u", &[], "get", "ns").allowed);
+            assert!(!authorize(&index, "v", &[], "verb-20", "ns").allowed);
+            assert!(!authorize(&index, "u", &[], "verb-20", "other").allowed);
         }
         let named = json!({"rules": [
             {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]},
@@ -358,7 +358,7 @@ mod tests {
         };
         for _ in 0..2 {
             assert_eq!((get("p"), get("q")), (true, false), "names are asked for each time");
-            assert!(!asked(&index, "u", &[], "verb-20", "ns").allowed);
+            assert!(!authorize(&index, "u", &[], "verb-20", "ns").allowed);
         }
     }
 
@@ -368,16 +368,16 @@ mod tests {
         let subjects = |name: &str| json!([{"kind": "User", "name": name}, {"kind": "Group", "name": name}]);
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
         put(&mut index, BINDING, "b", binding("ClusterRole", "get", subjects("a")));
-        assert!(asked(&index, "a", &[], "get", "ns").allowed);
+        assert!(authorize(&index, "a", &[], "get", "ns").allowed);
         put(&mut index, BINDING, "b", binding("ClusterRole", "get", subjects("b")));
-        assert!(!asked(&index, "a", &["a"], "get", "ns").allowed);
-        assert!(asked(&index, "b", &[], "get", "ns").allowed);
-        assert!(asked(&index, "x", &["b"], "get", "ns").allowed);
+        assert!(!authorize(&index, "a", &["a"], "get", "ns").allowed);
+        assert!(authorize(&index, "b", &[], "get", "ns").allowed);
+        assert!(authorize(&index, "x", &["b"], "get", "ns").allowed);
         put(&mut index, CLUSTER_ROLE, "get", role("list"));
-        assert!(!asked(&index, "b", &[], "get", "ns").allowed);
-        assert!(asked(&index, "b", &[], "list", "ns").allowed);
+        assert!(!authorize(&index, "b", &[], "get", "ns").allowed);
+        assert!(authorize(&index, "b", &[], "list", "ns").allowed);
         put(&mut index, BINDING, "b", None);
-        assert!(!asked(&index, "b", &["b"], "list", "ns").allowed);
+        assert!(!authorize(&index, "b", &["b"], "list", "ns").allowed);
         put(&mut index, CLUSTER_ROLE, "get", None);
         assert!(index.bindings.is_empty() && index.cluster_roles.is_empty(), "nothing stays behind");
     }

@@ -73,16 +73,17 @@ pub(in super::super) fn app_armor_profile(pod: &Pod<'_>) -> Option<Violation> {
         })
         .map(|(name, profile)| format!("{name}={profile:?}"))
         .collect();
-    let mut who: Vec<String> = setters(of_pod.is_some(), &containers).into_iter().collect();
+    let mut setters_found: Vec<String> = setters(of_pod.is_some(), &containers).into_iter().collect();
     if !annotations.is_empty() {
-        who.push(counted(annotations.len(), "annotation", "annotations").to_owned());
+        setters_found.push(counted(annotations.len(), "annotation", "annotations").to_owned());
     }
-    if who.is_empty() {
+    if setters_found.is_empty() {
         return None;
     }
     let values: Vec<String> = types.into_iter().chain(annotations).collect();
     let reason = counted(values.len(), "forbidden AppArmor profile", "forbidden AppArmor profiles");
-    let detail = format!("{} must not set AppArmor profile type to {}", who.join(" and "), quoted(&values));
+    let detail =
+        format!("{} must not set AppArmor profile type to {}", setters_found.join(" and "), quoted(&values));
     Violation::new(reason, detail)
 }
 
