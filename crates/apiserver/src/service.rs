@@ -41,7 +41,7 @@ pub(crate) const VERSION: &str = "v1.36.4";
 
 /// The initial objects of a cluster could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot make the first objects of the cluster")]
+#[error("cannot create the initial objects of the cluster")]
 pub struct BootstrapError(#[source] coracle_registry::Error);
 
 /// No cluster has this id.

@@ -69,7 +69,7 @@ pub(crate) enum AuthenticationError {
     #[error("{}", aggregate(.0))]
     Several(Vec<AuthenticationError>),
     /// An object that the credential refers to could not be read.
-    #[error("cannot read what the credential is about")]
+    #[error("cannot read an object that the credential refers to")]
     Lookup(#[source] Error),
 }
 

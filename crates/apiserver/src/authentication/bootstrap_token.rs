@@ -57,7 +57,7 @@ impl BootstrapTokenAuthenticator {
                 audiences,
             }),
             Err(why) => {
-                tracing::debug!(id, why, "a bootstrap token is of no use");
+                tracing::debug!(id, why, "rejecting a bootstrap token");
                 None
             }
         };

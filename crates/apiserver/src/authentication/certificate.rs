@@ -17,7 +17,7 @@ impl Authenticator for CertificateAuthenticator {
 fn judge(attempt: &Attempt<'_>) -> Outcome {
     if let Some(certificate) = attempt.certificate {
         if !certificate.is_vouched_for() {
-            return Err(AuthenticationError::refused("the client certificate is of no use"));
+            return Err(AuthenticationError::refused("the client certificate is not trusted"));
         }
         if certificate.has_expired(attempt.now) {
             return Err(AuthenticationError::refused("the client certificate has expired"));

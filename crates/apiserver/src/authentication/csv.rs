@@ -6,9 +6,9 @@
 pub(super) enum CsvError {
     #[error("line {line}: a quote within a field that does not begin with one")]
     BareQuote { line: usize },
-    #[error("line {line}: something follows the quote that ends a field")]
+    #[error("line {line}: unexpected text after the closing quote of a field")]
     AfterQuote { line: usize },
-    #[error("line {line}: a quote that is not closed")]
+    #[error("line {line}: quoted field is not closed")]
     Unclosed { line: usize },
 }
 

@@ -116,6 +116,6 @@ fn is_late(claims: &Claims, now_s: i64) -> bool {
         return false;
     };
     let seconds = now_s - warn_after;
-    tracing::debug!(subject = claims.sub, seconds, "a token is used that should have been renewed");
+    tracing::debug!(subject = claims.sub, seconds, "service account token is past its renewal time");
     true
 }
