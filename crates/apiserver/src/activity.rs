@@ -1,15 +1,16 @@
-//! Whether anybody asks anything, for owners who put things away while nobody does.
+//! Detection of idle servers, so that owners can free resources while no requests arrive.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Requests of a server, from the network and in the process, as a sign of life. One owner may wait for them.
+/// Counts the requests of a server, from the network and from within the process. At most one task may wait for the
+/// next request.
 #[derive(Debug, Default)]
 pub struct Activity {
     requests: AtomicU64,
-    /// Whether somebody waits for the next request: all others only look at this.
+    /// Set while a task waits for the next request; every other request only reads it.
     is_awaited: AtomicBool,
     resumed: Notify,
 }
@@ -23,7 +24,7 @@ impl Activity {
         }
     }
 
-    /// Returns when no request has come for so long. Safe to drop: it only waits.
+    /// Returns after `length` without a request. Cancel-safe: it only waits.
     pub async fn quiet(&self, length: Duration) {
         loop {
             let before = self.requests.load(Ordering::Relaxed);
@@ -34,7 +35,7 @@ impl Activity {
         }
     }
 
-    /// Returns when a request has come since this was called. Safe to drop: it only waits.
+    /// Returns at the first request after the call. Cancel-safe: it only waits.
     pub async fn resumed(&self) {
         self.is_awaited.store(true, Ordering::Relaxed);
         self.resumed.notified().await;
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_quiet_when_nobody_has_asked_for_a_while() {
+    async fn quiet_returns_after_an_interval_without_requests() {
         let activity = Arc::new(Activity::default());
         let began = Instant::now();
         let asking = async {
@@ -64,12 +65,12 @@ mod tests {
             () = activity.quiet(Duration::from_secs(5)) => {}
             () = asking => {}
         }
-        // Twelve seconds of requests; the first whole span without any ends at the twentieth.
+        // Twelve seconds of requests; the first whole interval without any ends at the twentieth.
         assert_eq!(began.elapsed(), Duration::from_secs(20));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_next_request_is_told_once() {
+    async fn resumed_returns_at_the_next_request_only() {
         let activity = Activity::default();
         activity.note();
         let waits = Duration::from_secs(1);

@@ -1,15 +1,15 @@
-//! The id of a request, by which a client, the log and whoever is asked in turn speak of the same one.
+//! The audit ID of a request, with which entries in the logs of client and servers are correlated.
 
 use coracle_registry::Registry;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Where clients say it, and where they are told, as in upstream.
+/// The header with the audit ID in requests and responses, as in kube-apiserver.
 pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Ids of clients that are longer are not taken: each goes back, and into logs.
+/// Longer IDs from clients are replaced, because each is returned in the response and written to logs.
 const MAX_BYTES: usize = 256;
 
-/// The id the client gave, or a new one.
+/// Returns the client's audit ID if it is usable, otherwise a new one.
 pub(crate) fn of(headers: &HeaderMap, registry: &Registry) -> HeaderValue {
     match headers.get(AUDIT_ID) {
         Some(given) if is_sane(given) => given.clone(),
@@ -21,7 +21,7 @@ fn new(registry: &Registry) -> HeaderValue {
     HeaderValue::try_from(registry.new_uid()).expect("an id is made of digits and dashes")
 }
 
-/// Whether an id can be written wherever ids are.
+/// Returns true if an ID can be written to headers and logs.
 fn is_sane(given: &HeaderValue) -> bool {
     let bytes = given.as_bytes();
     (1..=MAX_BYTES).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_client_says_is_kept_if_it_is_sane() {
+    async fn audit_id_of_a_client_is_kept_if_it_is_sane() {
         let registry = Registry::in_memory();
         let check = |given: &[u8], kept: bool| {
             let mut headers = HeaderMap::new();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_id_is_a_uuid_and_never_the_same() {
+    async fn new_audit_ids_are_distinct_uuids() {
         let registry = Registry::in_memory();
         let first = of(&HeaderMap::new(), &registry);
         assert_eq!(first.len(), 36);

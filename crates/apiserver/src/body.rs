@@ -1,4 +1,4 @@
-//! The bodies of requests and responses, and how large a request may be.
+//! Request and response bodies, and the size and time limits of requests.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -18,20 +18,20 @@ use tokio::time::Instant;
 use crate::flow::{Bodies, BodiesFull, Reservation};
 use crate::status::Refusal;
 
-/// The largest request body, as in upstream (`MaxRequestBodyBytes` in `pkg/server/config.go`
-/// of k8s.io/apiserver): twice etcd's default limit for a request, so that an object that fits
-/// the store fits here in any encoding. What is larger is refused with 413.
+/// The largest request body, as in kube-apiserver (`MaxRequestBodyBytes` in `pkg/server/config.go` of
+/// k8s.io/apiserver): twice etcd's default request limit, so that an object that fits the store fits here in any
+/// encoding. Larger bodies are rejected with 413.
 pub const MAX_REQUEST_BODY_BYTES: usize = 3 * 1024 * 1024;
 
-/// How long the body of a request may take to come, which is as long as upstream lets a request take.
-/// Then the request is refused with 504.
+/// How long the body of a request may take to arrive, which is the request timeout of kube-apiserver. Then the request
+/// is rejected with 504.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a client may pause while it sends a body: ten round trips of a bad connection. Then the request is
 /// rejected with 504, so that a client that stops sending holds its bytes for a short time only.
 const READ_STALL: Duration = Duration::from_secs(10);
 
-/// The body of every response: known beforehand, or a stream of events.
+/// The body of every response: complete in memory, or a stream of events.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Marks a response, in its extensions, whose body lasts until one side ends it. The server ends these at its
@@ -39,14 +39,14 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongRunning;
 
-/// A body that is known.
+/// A response body that is complete in memory.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> ResponseBody {
     Full::new(bytes.into()).boxed_unsync()
 }
 
-/// A body whose frames are made, and which is dropped, on the deep stack: they are made of objects.
+/// Generates the frames of a body, and drops it, on the deep stack, because they are encoded from objects.
 pub(crate) fn on_deep_stack(body: ResponseBody) -> ResponseBody {
-    // What is known beforehand is made of bytes.
+    // A body of known size holds bytes.
     if body.size_hint().exact().is_some() { body } else { DeepBody(OnDeepStack::new(body)).boxed_unsync() }
 }
 
@@ -73,8 +73,7 @@ impl Body for DeepBody {
     }
 }
 
-/// Whether the request announces more than the limit. Bodies that do not announce their size
-/// are cut off while they are read.
+/// Returns true if `Content-Length` exceeds the limit. Bodies without it are cut off while they are read.
 pub(crate) fn announces_too_much<B>(request: &Request<B>) -> bool {
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let bytes = announced.and_then(|text| text.parse::<u64>().ok());
@@ -85,13 +84,14 @@ pub(crate) fn announces_too_much<B>(request: &Request<B>) -> bool {
 #[derive(Default)]
 pub(crate) struct RequestBody {
     pub(crate) bytes: Bytes,
-    /// Its share of the memory for bodies; none if it was in memory before.
+    /// Its share of the memory for bodies; none if the body was in memory before.
     pub(crate) reservation: Option<Reservation>,
 }
 
 impl RequestBody {
-    /// The bytes, and the seat when it is there. The body may have to give way until then, and counts until the last
-    /// of its bytes is dropped: requests with seats may still wait for the memory to decode it.
+    /// Returns the bytes, and the seat once it is granted. The body may be dropped from memory in favour of others
+    /// until then, and is counted until the last of its bytes is dropped: requests with seats may still wait for the
+    /// memory to decode it.
     pub(crate) async fn admitted<T>(
         self,
         seat: impl Future<Output = Result<T, Refusal>>,
@@ -108,7 +108,7 @@ impl RequestBody {
     }
 }
 
-/// The body of a request with a seat, which is counted as long as it is in memory.
+/// The body of a request with a seat, counted as long as it is in memory.
 struct AdmittedBody {
     bytes: Bytes,
     _reservation: Reservation,
@@ -127,7 +127,7 @@ impl AsRef<[u8]> for AdmittedBody {
     }
 }
 
-/// Reads a whole body, up to the limits of size and time. With a user, its bytes count for that user.
+/// Reads a whole body within the limits of size and time. If `counted` is set, its bytes count for that user.
 pub(crate) async fn read<B>(
     body: B,
     counted: Option<(&Arc<Bodies>, &Arc<str>)>,
@@ -158,7 +158,7 @@ where
     Ok(RequestBody { bytes, reservation: Some(reservation) })
 }
 
-/// Receives a body; `count` learns how many bytes have come.
+/// Receives a body and calls `count` with the size of each chunk.
 async fn receive<B>(
     body: B,
     count: &mut (dyn FnMut(usize) -> Result<(), BodiesFull> + Send),
@@ -186,7 +186,7 @@ where
             }
         };
         count(data.len())?;
-        // Most bodies come in one piece and are not copied.
+        // Most bodies arrive in one piece and are not copied.
         if first.is_empty() && rest.is_empty() {
             first = data;
         } else {
@@ -205,7 +205,7 @@ impl From<BodiesFull> for Refusal {
     }
 }
 
-/// A body for the sake of which something is held until its end, or until nobody wants it any more.
+/// A body that owns a value until the body ends or is dropped.
 pub(crate) struct Held<B, T> {
     body: B,
     _held: T,

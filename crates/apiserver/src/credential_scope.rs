@@ -72,7 +72,7 @@ impl From<ClusterReference> for CredentialScope {
     }
 }
 
-/// The extension of a certificate is there and cannot be read, or is there twice.
+/// The scope extension of a certificate is malformed or occurs twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cluster scope extension of the certificate is malformed")]
 pub struct MalformedScope;
@@ -87,7 +87,7 @@ impl CredentialScope {
         ClusterReference::from(cluster).into()
     }
 
-    /// Whether the credential is valid in a cluster.
+    /// Returns true if the credential is valid in a cluster.
     pub(crate) fn covers(&self, cluster: &Cluster) -> bool {
         self.covers_id(cluster.id(), cluster.uid())
     }
@@ -100,8 +100,8 @@ impl CredentialScope {
         }
     }
 
-    /// Reads the scope from a certificate. One without the extension, as a CA of the user's own issues it, is valid for
-    /// the default cluster only.
+    /// Reads the scope from a certificate. A certificate without the extension, such as one that a CA of the user
+    /// issued, is valid for the default cluster only.
     ///
     /// # Errors
     /// If the extension is malformed.
@@ -114,10 +114,10 @@ impl CredentialScope {
         }
     }
 
-    /// The same for a certificate in DER.
+    /// Reads the scope from a certificate in DER.
     ///
     /// # Errors
-    /// If it is no certificate, or its extension is malformed.
+    /// If it is not a certificate, or its extension is malformed.
     pub fn of_certificate_der(der: &[u8]) -> Result<Self, MalformedScope> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_| MalformedScope)?;
         Self::of_certificate(&certificate)

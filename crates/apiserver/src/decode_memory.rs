@@ -1,8 +1,8 @@
-//! The memory that decoded request bodies may take together, and the threads on which large ones are decoded.
+//! Limits the memory of decoded request bodies, and the threads on which large ones are decoded.
 //!
-//! [`DecodeBudget`] limits what one body may become. This limits all of them: a request reserves the budget of its
-//! body before it decodes it, gives back what the object does not need, and keeps the rest until it is answered.
-//! Requests for which there is no room wait. One that is dropped meanwhile, because its client went away, never starts.
+//! [`DecodeBudget`] limits one decoded body; this module limits the sum. A request reserves the budget of its body
+//! before it decodes it, releases what the object does not need, and keeps the rest until it is answered. Requests that
+//! do not fit wait. A request that is dropped while it waits, because its client disconnected, never starts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,35 +14,34 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::status::Refusal;
 
-/// Bodies up to this size are decoded where they are, in about a millisecond; larger ones, which may take a hundred
-/// times as long, on a blocking thread, and from a share of memory of their own, so that they do not hold up the
-/// small ones that nearly all requests have.
+/// Bodies up to this size are decoded on the thread of the request, in about a millisecond. Larger ones may take a
+/// hundred times as long; they are decoded on a blocking thread and from a memory pool of their own, so that they do
+/// not delay the small ones that nearly all requests have.
 const SMALL_BODY_BYTES: usize = 16 * 1024;
 
-/// Memory for small bodies. Reserved while decoding are 3 MiB at most for each, on as many threads as there are;
-/// afterwards a usual object keeps some 40 KiB, so that hundreds of requests are in flight.
+/// Memory for small bodies. While it is decoded, each reserves 3 MiB at most, on as many threads as there are;
+/// afterwards a typical object keeps some 40 KiB, so that hundreds of requests are in flight.
 const SMALL_POOL_BYTES: usize = 16 * 1024 * 1024;
 
-/// Memory for large bodies: one that needs all that a body may become, with the text it is read from, or several
-/// usual ones of a megabyte. With the small ones and one patch that copies it is less than the 100 MiB that an
-/// attack may cost.
+/// Memory for large bodies: one with the largest possible decoded size, including the text it is read from, or several
+/// typical ones of a megabyte. Together with the small bodies and one patch that copies, it is less than the 100 MiB
+/// that an attack may cost.
 const LARGE_POOL_BYTES: usize = 44 * 1024 * 1024;
 
 /// Patches with copy operations that are applied at the same time. Such a patch is small and may make an object as
-/// large as any body; the others wait.
+/// large as any body; others wait.
 const MAX_COPYING_PATCHES: usize = 1;
 
-/// A request keeps this many times the memory of its decoded object, for it is changed by admission, compared with
-/// its former state and encoded.
+/// A request keeps this multiple of the memory of its decoded object, because the object is changed by admission,
+/// compared with its former state and encoded.
 const COPIES_PER_OBJECT: usize = 2;
 
-/// The unit in which memory is reserved: a semaphore counts to 2^32 at most.
+/// The unit in which memory is reserved, because a semaphore counts to 2^32 at most.
 const UNIT_BYTES: usize = 1024;
 
-/// Why waiting for a semaphore of this module cannot fail.
 const NEVER_CLOSED: &str = "the semaphores of DecodeMemory are never closed";
 
-/// The memory of all requests.
+/// The memory for decoded bodies of all requests.
 pub(crate) struct DecodeMemory {
     small: Pool,
     large: Pool,
@@ -60,9 +59,9 @@ impl Default for DecodeMemory {
 }
 
 impl DecodeMemory {
-    /// Decodes a body when there is room for what it may become.
+    /// Decodes a body once the memory for its largest possible decoded size is reserved.
     ///
-    /// Decoding stops soon after the returned future was dropped.
+    /// Decoding stops soon after the returned future is dropped.
     pub(crate) async fn decode<T: Send + 'static, E: Send + 'static>(
         &self,
         body: Bytes,
@@ -76,14 +75,14 @@ impl DecodeMemory {
         let reserved = self.large.reserve(budget.limit()).await;
         let stop = StopOnDrop::default();
         let budget = budget.stopped_by(stop.0.clone());
-        // The thread holds the reservation until it ends, also when no request waits for it any more.
+        // The thread holds the reservation until it ends, even if the request has been dropped.
         let decoding = Task::spawn_blocking("decode", move || run(&body, decode, budget, reserved));
         Ok(decoding.await?)
     }
 
     /// Waits until a patch with copy operations may be applied.
     ///
-    /// A request that holds this waits for no other memory, so that two can never wait for each other.
+    /// A request that holds this reservation waits for no other memory, so that two requests cannot deadlock.
     pub(crate) async fn reserve_copies(&self) -> Reservation {
         let permit = self.copying_patches.clone().acquire_owned().await;
         Reservation(Some(permit.expect(NEVER_CLOSED)))
@@ -101,7 +100,6 @@ fn run<T, E>(
     (decoded, reserved)
 }
 
-/// Sets a flag when it is dropped.
 #[derive(Default)]
 struct StopOnDrop(Arc<AtomicBool>);
 
@@ -128,11 +126,11 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// Memory that is reserved for one request until it is dropped.
+/// Memory reserved for one request until it is dropped.
 pub(crate) struct Reservation(Option<OwnedSemaphorePermit>);
 
 impl Reservation {
-    /// Gives back all but so many bytes.
+    /// Releases all but `bytes`.
     fn shrink(&mut self, bytes: usize) {
         let Some(permit) = &mut self.0 else { return };
         let kept = usize::try_from(units(bytes)).unwrap_or(usize::MAX);
@@ -140,7 +138,7 @@ impl Reservation {
     }
 }
 
-/// The reservations of a request, which ends with it.
+/// The reservations of a request, released when it ends.
 #[derive(Default)]
 pub(crate) struct Reservations(Mutex<Vec<Reservation>>);
 
@@ -161,7 +159,7 @@ mod tests {
         vec![0; SMALL_BODY_BYTES + 1].into()
     }
 
-    /// Takes all the memory that it may.
+    /// Charges the whole budget.
     fn spend_all(_: &[u8], budget: &mut DecodeBudget) -> Result<(), BudgetError> {
         budget.charge(budget.limit())
     }
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn decoding_gives_back_what_the_object_does_not_need() {
+    async fn decoding_releases_memory_the_object_does_not_need() {
         let memory = DecodeMemory::default();
         let decoded = memory.decode(large_body(), |_, budget| budget.charge(UNIT_BYTES)).await;
         let free = memory.large.0.available_permits();

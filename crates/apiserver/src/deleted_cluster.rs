@@ -1,4 +1,4 @@
-//! A cluster that is deleted while a request to it runs.
+//! Cleanup after a cluster that is deleted while a request to it runs.
 
 use coracle_registry::Cluster;
 use tokio_util::sync::CancellationToken;

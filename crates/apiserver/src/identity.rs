@@ -1,7 +1,7 @@
-//! Who is asking, and how a client certificate says it.
+//! User identities, and how they are read from client certificates.
 //!
-//! A certificate is read only after it has been verified against the authority of the
-//! cluster; nothing here decides what its holder may do.
+//! A certificate is read only after it has been verified against the CA of the cluster. Authorization happens
+//! elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,20 +16,19 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 use crate::credential_scope::CredentialScope;
 
-/// Where upstream puts the id of the credential a user came with (`CredentialIDKey` in
+/// The key in a user's `extra` for the ID of the credential, as in kube-apiserver (`CredentialIDKey` in
 /// `pkg/authentication/user` of k8s.io/apiserver).
 pub const CREDENTIAL_ID_KEY: &str = "authentication.kubernetes.io/credential-id";
 
-/// The attribute that carries a user's UID (`X509UID` in `pkg/apis/asn1` of
-/// k8s.io/apimachinery).
+/// The subject attribute with a user's UID (`X509UID` in `pkg/apis/asn1` of k8s.io/apimachinery).
 const OID_KUBERNETES_UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 
-/// Who the other side of the connection proved to be in its handshake. Every request carries
-/// this in its extensions; what came over a stream without handshake has none.
+/// The identity that the client proved in the TLS handshake. Every request carries this in its extensions; requests
+/// over a stream without handshake have no identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerIdentity(pub Option<Arc<Identity>>);
 
-/// Marks requests that came over a network. They carry it in their extensions.
+/// Marks requests that came over a network, in their extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote;
 
@@ -37,108 +36,105 @@ pub(crate) struct Remote;
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) identity: Arc<Identity>,
-    /// Whether the credential is valid for every cluster, for requests to all clusters at once and for the admin
-    /// API of the server. Only an operator's certificate and components of this process have it
-    /// ([`CredentialScope::AllClusters`]); no name, group, token or header gives it. Impersonation never passes it on:
+    /// True if the credential is valid for every cluster, for requests to all clusters at once and for the admin API of
+    /// the server. Only an operator's certificate and components of this process have it
+    /// ([`CredentialScope::AllClusters`]); no name, group, token or header grants it. Impersonation never passes it on:
     /// check it together with [`Caller::acts_as`].
     pub(crate) all_clusters: bool,
 }
 
 impl Caller {
-    /// Whether a request is made in the caller's own name, without impersonation. All clusters at once and the admin
-    /// API of the server are for such requests only.
+    /// Returns true if a request is made under the caller's own identity, without impersonation. Requests to all
+    /// clusters at once and to the admin API of the server require this.
     pub(crate) fn acts_as(&self, identity: &Arc<Identity>) -> bool {
         Arc::ptr_eq(&self.identity, identity)
     }
 }
 
-/// What the certificate is worth that the other side showed in its handshake. Requests carry this in
-/// their extensions beside the [`PeerIdentity`], if one was shown.
+/// The verification result of the client certificate from the TLS handshake. If there was one, requests carry this in
+/// their extensions beside the [`PeerIdentity`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
     pub(crate) vouched_for: bool,
-    /// The clusters it is valid for.
     pub(crate) scope: CredentialScope,
     pub(crate) front_proxy: Option<Arc<str>>,
     pub(crate) not_after: Timestamp,
 }
 
 impl PeerCertificate {
-    /// Whether an authority of clients vouches for it. If not, it is a bad credential.
+    /// Returns true if a client CA signed it. If not, it is an invalid credential.
     pub(crate) fn is_vouched_for(&self) -> bool {
         self.vouched_for
     }
 
-    /// The clusters that the holder is known in. A front proxy's certificate says nothing of that.
+    /// The clusters that the holder may authenticate to. Does not apply to the certificate of a front proxy.
     pub(crate) fn scope(&self) -> &CredentialScope {
         &self.scope
     }
 
-    /// The common name, if an authority of front proxies vouches for it.
+    /// The common name, if the front proxy CA signed the certificate.
     pub(crate) fn front_proxy(&self) -> Option<&str> {
         self.front_proxy.as_deref()
     }
 
-    /// How long it is still valid.
+    /// The time until it expires.
     pub(crate) fn remaining(&self, now: Timestamp) -> Duration {
         self.not_after.since(now)
     }
 
-    /// Whether it is not valid any more.
     pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
         now > self.not_after
     }
 }
 
-/// The group of everybody whose identity is known, as in upstream.
+/// The group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Whoever shows nothing, and the group of all those.
+/// The user and the group of requests without credentials.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Somebody whose identity has been proven, and who is in the group of all those; unless what was
-/// proven is that it is nobody.
+/// Adds the group `system:authenticated` to an identity, except to the anonymous user.
 pub fn authenticated(mut identity: Identity) -> Identity {
-    let is_told = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
-    if identity.name != ANONYMOUS && !identity.groups.iter().any(is_told) {
+    let is_status_group = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
+    if identity.name != ANONYMOUS && !identity.groups.iter().any(is_status_group) {
         identity.groups.push(AUTHENTICATED.to_owned());
     }
     identity
 }
 
-/// What the names of nodes as users begin with, and the group they are in, as in upstream.
+/// The prefix of user names of nodes, and the group of nodes, as in Kubernetes.
 pub(crate) const NODE_USER_PREFIX: &str = "system:node:";
 const NODES: &str = "system:nodes";
 
-/// The node that somebody is; empty if it is one that does not say which.
+/// Returns the name of the node that a user is, if it is a node; empty if the user name lacks the node's name.
 pub fn node_name(identity: &Identity) -> Option<&str> {
     let name = identity.name.strip_prefix(NODE_USER_PREFIX)?;
     identity.groups.iter().any(|group| group == NODES).then_some(name)
 }
 
-/// Reads who it is from a client certificate in DER: the common name is the user, organizations
-/// are groups. None if it names no user, or more than one UID.
+/// Reads the identity from a client certificate in DER: the common name is the user, organizations are groups. None if
+/// it has no common name, or more than one UID.
 pub fn from_certificate(der: &[u8]) -> Option<Identity> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let subject = certificate.subject();
-    // Of several the last counts, as Go reads them.
+    // Of several common names the last counts, as in Go.
     let name = texts(subject, &OID_X509_COMMON_NAME).pop().filter(|name| !name.is_empty())?;
     let groups = texts(subject, &OID_X509_ORGANIZATION_NAME);
     let extra = BTreeMap::from([(CREDENTIAL_ID_KEY.to_owned(), vec![fingerprint(der)])]);
     Some(Identity { name, uid: uid(subject)?, groups, extra })
 }
 
-/// The common name in a certificate in DER, which may be empty, and when the certificate ends.
+/// Returns the common name, which may be empty, and the expiry of a certificate in DER.
 pub(crate) fn name_and_end(der: &[u8]) -> Option<(String, Timestamp)> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let name = texts(certificate.subject(), &OID_X509_COMMON_NAME).pop().unwrap_or_default();
     let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
-    // A certificate is valid to the end of its last second.
+    // A certificate is valid until the end of its last second.
     Some((name, Timestamp::from_millis(seconds.saturating_mul(1000).saturating_add(999))))
 }
 
-/// Empty if there is none; none if what there is cannot be one.
+/// Reads the UID attribute: an empty text if there is none; None if there are several or it cannot be read.
 fn uid(subject: &X509Name<'_>) -> Option<String> {
     let found = subject.iter_by_oid(&OID_KUBERNETES_UID).count();
     match (found, texts(subject, &OID_KUBERNETES_UID).pop()) {
@@ -152,7 +148,7 @@ fn texts(subject: &X509Name<'_>, attribute: &Oid<'_>) -> Vec<String> {
     subject.iter_by_oid(attribute).filter_map(|value| value.as_str().ok()).map(str::to_owned).collect()
 }
 
-/// What upstream names a certificate by.
+/// The credential ID of a certificate, in kube-apiserver's format.
 fn fingerprint(der: &[u8]) -> String {
     let mut text = "X509SHA256=".to_owned();
     for byte in ring::digest::digest(&ring::digest::SHA256, der).as_ref() {
@@ -167,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// The identity in a certificate whose subject has these attributes.
+    /// The identity read from a certificate with these subject attributes.
     fn read(attributes: &[(DnType, &str)]) -> Option<Identity> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
@@ -183,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_name_is_the_user_and_the_organization_a_group() {
+    fn common_name_is_the_user_and_organization_a_group() {
         let admin =
             read(&[(DnType::OrganizationName, "system:masters"), (DnType::CommonName, "kubernetes-admin")]);
         let admin = admin.unwrap();
@@ -194,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_is_read() {
+    fn uid_attribute_is_read() {
         let user = read(&[(DnType::CommonName, "me"), (uid_attribute(), "1234")]).unwrap();
         assert_eq!((user.uid.as_str(), user.groups.len()), ("1234", 0));
         assert_eq!(read(&[(DnType::CommonName, "me"), (uid_attribute(), "")]), None);
     }
 
     #[test]
-    fn a_node_has_both_the_name_and_the_group_of_one() {
+    fn node_name_requires_the_name_prefix_and_the_group() {
         let check = |name: &str, groups: &[&str], expected: Option<&str>| {
             let groups = groups.iter().map(|group| (*group).to_owned()).collect();
             let identity = Identity { name: name.to_owned(), groups, ..Identity::default() };
@@ -215,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_user_is_nobody() {
+    fn certificate_without_common_name_has_no_identity() {
         assert_eq!(read(&[(DnType::OrganizationName, "system:masters")]), None);
         assert_eq!(read(&[(DnType::CommonName, "")]), None);
         assert_eq!(from_certificate(b"no certificate"), None);

@@ -1,8 +1,8 @@
-//! HTTP in, HTTP out: the API server as one `tower::Service`, and what listens for it.
+//! The Kubernetes API over HTTP: the API server as one `tower::Service`, and its listeners.
 //!
-//! [`ApiServer`] answers requests and does not care where they come from; [`listen`] takes
-//! them from sockets. Objects are the registry's business: here they are routed, decoded,
-//! encoded and told.
+//! [`ApiServer`] answers requests, independent of the transport; [`listen`] serves them from sockets. Storage and
+//! validation of objects belong to `coracle_registry`; this crate authenticates, authorizes, routes, decodes and
+//! encodes.
 
 mod activity;
 mod admin;
@@ -56,7 +56,7 @@ pub use token::{
     issue_legacy,
 };
 
-/// The objects a server serves, for whoever assembles one.
+/// Types of `coracle_registry` for assembling a server.
 pub use coracle_registry::network;
 pub use coracle_registry::{
     AuditAnnotations, ClusterInfo, ClusterLimits, ClusterUsage, DEFAULT_CLUSTER, Endpoint,

@@ -1,9 +1,9 @@
-//! OpenAPI: version 3, one document for each group and version and the list of them, and
-//! version 2, one document for everything.
+//! The OpenAPI endpoints: version 3, one document for each group and version and an index of them, and version 2, one
+//! document for everything.
 //!
-//! Documents are made when they are asked for and not kept: clients keep them, by a hash that
-//! changes only with what is served and with the program. So kinds may come and go, a 304 costs
-//! nothing, and an idle server holds no document.
+//! Documents are generated for each request and not cached on the server. Clients cache them under a hash that changes
+//! only with the served kinds and with the program, so a 304 costs nothing, kinds may come and go, and an idle server
+//! holds no document.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,19 +26,19 @@ use crate::request_info::Route;
 use crate::served_kinds::{ServedKinds, has_built_in_group};
 use crate::status::Refusal;
 
-/// How long a document may be kept by a client that asked for it by its hash.
+/// `Cache-Control` of a document that was requested by its hash.
 const LONG_LIVED: &str = "public, max-age=31536000, immutable";
 
-/// How many documents are made at a time; others wait. The largest takes some tens of megabytes
-/// while it is made, and a crowd of clients may ask at once.
+/// Documents that are generated at the same time; other requests wait. The largest takes some tens of megabytes while
+/// it is generated, and many clients may request it at once.
 const CONCURRENT_DOCUMENTS: usize = 1;
 
-static MAKING: Semaphore = Semaphore::const_new(CONCURRENT_DOCUMENTS);
+static GENERATING: Semaphore = Semaphore::const_new(CONCURRENT_DOCUMENTS);
 
-/// The form that documents of both versions have.
+/// The media type of JSON documents of both versions.
 const JSON: Form = Form { subtypes: &["json"], media_type: "application/json" };
 
-/// Protobuf of version 2. client-go asks for it by its older name.
+/// Protobuf of version 2. client-go requests it by its older name.
 const PROTOBUF_V2: Form = Form {
     subtypes: &[
         "com.github.proto-openapi.spec.v2@v1.0+protobuf",
@@ -47,7 +47,7 @@ const PROTOBUF_V2: Form = Form {
     media_type: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 };
 
-/// Protobuf of version 3, with the two names of version 2's.
+/// Protobuf of version 3, under the same two names as in version 2.
 const PROTOBUF_V3: Form = Form {
     subtypes: &[
         "com.github.proto-openapi.spec.v3@v1.0+protobuf",
@@ -56,15 +56,15 @@ const PROTOBUF_V3: Form = Form {
     media_type: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
 };
 
-/// A form of documents.
+/// A media type of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
-    /// What clients call it, all below `application/`.
+    /// The subtypes in `Accept`, all of `application/`.
     subtypes: &'static [&'static str],
     media_type: &'static str,
 }
 
-/// Answers below `/openapi`, whatever the method is, as kube-apiserver does.
+/// Answers requests below `/openapi` for every method, as kube-apiserver does.
 pub(crate) async fn answer(
     route: &Route,
     parts: &Parts,
@@ -82,7 +82,7 @@ pub(crate) async fn answer(
         Route::OpenApiIndex | Route::OpenApi(_) => empty(StatusCode::NOT_FOUND),
         _ => return Err(Refusal::no_page()),
     };
-    // A document is made when it is asked for.
+    // The modification time is the time of the request, because documents are generated on request.
     if response.status() == StatusCode::OK
         && let Ok(modified) = HeaderValue::from_str(&httpdate::fmt_http_date(now))
     {
@@ -91,7 +91,7 @@ pub(crate) async fn answer(
     Ok(response)
 }
 
-/// `/openapi/v3`. kube-apiserver names no media type, and Go then finds it to be text.
+/// `/openapi/v3`. kube-apiserver sets no media type, and Go then detects text.
 fn index(served: &ServedKinds) -> Response<ResponseBody> {
     let mut paths = Map::new();
     for topic in Topic::all(served) {
@@ -102,7 +102,7 @@ fn index(served: &ServedKinds) -> Response<ResponseBody> {
     respond(to_json(&json!({"paths": paths})), "text/plain; charset=utf-8")
 }
 
-/// A document that is made already, and by what clients know it again. Cheap to clone.
+/// A generated document and its hash, for the `ETag`. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Document {
     json: Bytes,
@@ -116,7 +116,7 @@ impl Document {
         Self { json: json.into(), hash: hash.into() }
     }
 
-    /// Tells it, unless the client knows it.
+    /// Responds with the document, or with 304 if the client has it.
     pub(crate) fn respond(self, headers: &HeaderMap, media_type: &'static str) -> Response<ResponseBody> {
         let Self { json, hash } = self;
         let mut response = if is_known(headers, &hash) { not_modified() } else { respond(json, media_type) };
@@ -125,7 +125,7 @@ impl Document {
     }
 }
 
-/// `/openapi/v3/api/v1` and the like.
+/// `/openapi/v3/api/v1` and similar paths.
 async fn answer_v3(
     path: &str,
     asked_hash: &str,
@@ -141,10 +141,10 @@ async fn answer_v3(
         return Ok(moved(&format!("/openapi/v3/{path}?hash={hash}")));
     }
     let make = move || {
-        let document = topic.told(&served, Some(OpenApi::V3), openapi::v3);
+        let document = topic.visit(&served, Some(OpenApi::V3), openapi::v3);
         if form == PROTOBUF_V3 { openapi::encode_v3(&document) } else { to_json(&document) }
     };
-    let mut response = made(headers, &hash, form, make).await?;
+    let mut response = respond_with(headers, &hash, form, make).await?;
     if !asked_hash.is_empty() {
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(LONG_LIVED));
     }
@@ -162,14 +162,14 @@ async fn answer_v2(headers: &HeaderMap, served: ServedKinds) -> Result<Response<
     let make = move || {
         let mut document = V2::new();
         Topic::all(&served)
-            .for_each(|topic| topic.told(&served, Some(OpenApi::V2), |subject| document.add(subject)));
+            .for_each(|topic| topic.visit(&served, Some(OpenApi::V2), |subject| document.add(subject)));
         let document = document.finish();
         if form == PROTOBUF_V2 { openapi::encode_v2(&document) } else { to_json(&document) }
     };
-    made(headers, &hash, form, make).await.map(vary_encoding)
+    respond_with(headers, &hash, form, make).await.map(vary_encoding)
 }
 
-/// kube-apiserver names this header for the second version, before `Accept`.
+/// kube-apiserver names this header before `Accept` for the second version.
 fn vary_encoding(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -177,8 +177,8 @@ fn vary_encoding(mut response: Response<ResponseBody>) -> Response<ResponseBody>
     response
 }
 
-/// A document that is made only if the client does not know it.
-async fn made(
+/// Responds with a document, and generates it only if the client does not have it.
+async fn respond_with(
     headers: &HeaderMap,
     hash: &str,
     form: Form,
@@ -187,23 +187,23 @@ async fn made(
     let mut response = if is_known(headers, hash) {
         not_modified()
     } else {
-        respond(shared(hash, form, make).await?, form.media_type)
+        respond(generate_once(hash, form, make).await?, form.media_type)
     };
     set_tag(&mut response, hash);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
     Ok(response)
 }
 
-/// A document, which is made unless it was just made for another request that overlaps this one. A crowd of clients
-/// asks for the same document, and each of them holds a seat until it has it.
-async fn shared(
+/// Generates a document, unless it was just generated for a request that overlaps this one. Many clients request the
+/// same document at once, and each request holds a seat until it has the document.
+async fn generate_once(
     hash: &str,
     form: Form,
     make: impl FnOnce() -> Vec<u8> + Send + 'static,
 ) -> Result<Bytes, Refusal> {
     let request = OverlappingRequest::begin();
-    // Nothing closes it; were it closed, a document would be made beside others.
-    let _permit = MAKING.acquire().await.ok();
+    // The semaphore is never closed; if it were, documents would be generated concurrently.
+    let _permit = GENERATING.acquire().await.ok();
     if let Some(bytes) = request.last_document(hash, form) {
         return Ok(bytes);
     }
@@ -212,7 +212,7 @@ async fn shared(
     Ok(bytes)
 }
 
-/// The document that was made last, kept while requests for documents overlap.
+/// The last generated document, kept while requests for documents overlap.
 static LAST: Mutex<LastDocument> = Mutex::new(LastDocument { requests: 0, document: None });
 
 struct LastDocument {
@@ -257,7 +257,7 @@ impl Drop for OverlappingRequest {
     }
 }
 
-/// The first form the client takes, its best wishes first.
+/// Returns the first form that the client accepts, in the order of its preference.
 fn negotiate(headers: &HeaderMap, offered: &[Form]) -> Option<Form> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let accept = if accept.is_empty() { "*/*" } else { accept };
@@ -270,7 +270,7 @@ fn negotiate(headers: &HeaderMap, offered: &[Form]) -> Option<Form> {
     })
 }
 
-/// A media type and its weight in thousandths.
+/// Parses a media type and its weight in thousandths.
 fn wish(text: &str) -> Option<(&str, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let media = parts.next().filter(|media| !media.is_empty())?;
@@ -306,7 +306,7 @@ fn not_modified() -> Response<ResponseBody> {
     empty(StatusCode::NOT_MODIFIED)
 }
 
-/// Without a `Status`: whoever asks here may not know Kubernetes.
+/// 406 without a `Status`: clients of these paths may not know Kubernetes.
 fn not_acceptable() -> Response<ResponseBody> {
     let mut response = empty(StatusCode::NOT_ACCEPTABLE);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
@@ -325,7 +325,7 @@ fn hexadecimal(digest: digest::Digest) -> String {
     digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// What one document is about.
+/// The contents of one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Topic {
     CoreVersions,
@@ -336,12 +336,12 @@ enum Topic {
 }
 
 impl Topic {
-    /// Everything that is served now, the core group first.
+    /// All topics that are served now, the core group first.
     fn all(served: &ServedKinds) -> impl Iterator<Item = Self> + use<> {
         let mut all = vec![Self::CoreVersions, Self::Groups, Self::Version];
         for (group, version) in served.described_group_versions() {
             let about_group = Self::Group(group.to_owned());
-            // Of groups that come with definitions upstream tells only the versions.
+            // For groups with custom resources kube-apiserver documents only the versions.
             if has_built_in_group(group) && !group.is_empty() && !all.contains(&about_group) {
                 all.push(about_group);
             }
@@ -350,7 +350,7 @@ impl Topic {
         all.into_iter()
     }
 
-    /// Where the document is below `/openapi/v3`.
+    /// The path of the document below `/openapi/v3`.
     fn path(&self) -> String {
         match self {
             Self::CoreVersions => "api".into(),
@@ -362,7 +362,7 @@ impl Topic {
         }
     }
 
-    /// Changes whenever the document does: with what is served, and with the program.
+    /// The hash of a document. Changes whenever the document does: with the served kinds and with the program.
     fn hash(&self, served: &ServedKinds) -> String {
         let custom: Vec<u64> = match self {
             Self::Resources { group, version } => {
@@ -370,35 +370,36 @@ impl Topic {
             }
             _ => Vec::new(),
         };
-        let facts = self.told(served, None, |subject| format!("{REVISION} {subject:?} {custom:?}"));
+        let facts = self.visit(served, None, |subject| format!("{REVISION} {subject:?} {custom:?}"));
         hexadecimal(digest::digest(&digest::SHA512, facts.as_bytes()))
     }
 
-    /// Hands over all there is to tell; what kinds bring with them only if it is said in which form.
-    fn told<T>(
+    /// Calls `visitor` with the contents of the document. Definitions of the
+    /// kinds are included only if `open_api` selects their form.
+    fn visit<T>(
         &self,
         served: &ServedKinds,
         open_api: Option<OpenApi>,
-        tell: impl FnOnce(Subject<'_>) -> T,
+        visitor: impl FnOnce(Subject<'_>) -> T,
     ) -> T {
         match self {
-            Self::CoreVersions => tell(Subject::CoreVersions),
-            Self::Groups => tell(Subject::Groups),
-            Self::Group(group) => tell(Subject::Group(group)),
-            Self::Version => tell(Subject::Version),
+            Self::CoreVersions => visitor(Subject::CoreVersions),
+            Self::Groups => visitor(Subject::Groups),
+            Self::Group(group) => visitor(Subject::Group(group)),
+            Self::Version => visitor(Subject::Version),
             Self::Resources { group, version } => {
                 let kinds = served.served(group, version);
                 let served: Vec<Served<'_>> = kinds.map(|kind| Served::of(kind, version, open_api)).collect();
-                tell_resources(GroupVersion { group, version }, &served, tell)
+                visit_resources(GroupVersion { group, version }, &served, visitor)
             }
         }
     }
 }
 
-fn tell_resources<T>(
+fn visit_resources<T>(
     group_version: GroupVersion<'_>,
     served: &[Served<'_>],
-    tell: impl FnOnce(Subject<'_>) -> T,
+    visitor: impl FnOnce(Subject<'_>) -> T,
 ) -> T {
     let subresources: Vec<Vec<Subresource<'_>>> = served.iter().map(Served::subresources).collect();
     let resources: Vec<Resource<'_>> = served
@@ -409,7 +410,7 @@ fn tell_resources<T>(
             kind: &one.declaration.kind,
             namespaced: one.declaration.scope == Scope::Namespaced,
             verbs: &one.verbs,
-            // Of namespaces upstream tells a Status, and answers with the object all the same.
+            // For namespaces kube-apiserver documents a Status, but returns the object.
             delete_returns_object: one.declaration.deletion_returns_object
                 && one.declaration.kind != "Namespace",
             subresources,
@@ -417,14 +418,14 @@ fn tell_resources<T>(
             definitions: &one.definitions,
         })
         .collect();
-    tell(Subject::Resources(group_version, &resources))
+    visitor(Subject::Resources(group_version, &resources))
 }
 
-/// What the document needs to know of a kind, owned.
+/// Owned data of a kind that its document needs.
 struct Served<'a> {
     declaration: &'a Declaration,
     verbs: Vec<&'static str>,
-    /// Name, group, version, kind and verbs of each.
+    /// Name, group, version, kind and verbs of each subresource.
     subresources: Vec<Part<'a>>,
     list_kind: Cow<'a, str>,
     definitions: Vec<(String, Value)>,
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_what_the_client_likes_best() {
+    fn negotiated_form_is_the_one_the_client_prefers() {
         assert_eq!(negotiate(&HeaderMap::new(), &[JSON, PROTOBUF_V2]), Some(JSON));
         for (accept, expected) in [
             ("application/json", Some(JSON)),
@@ -494,7 +495,7 @@ mod tests {
         let times = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let request = |_| {
             let times = times.clone();
-            shared("hash", JSON, move || {
+            generate_once("hash", JSON, move || {
                 times.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 b"document".to_vec()
             })
@@ -506,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_differ_by_topic_and_stay() {
+    fn hashes_differ_by_topic_and_are_stable() {
         let served = ServedKinds::built_in();
         let hashes = || Topic::all(&served).map(|topic| topic.hash(&served));
         let distinct: std::collections::BTreeSet<String> = hashes().collect();

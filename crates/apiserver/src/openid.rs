@@ -1,5 +1,5 @@
-//! What others need to know to verify the tokens of service accounts: who issues them, and the keys
-//! (OpenID Connect Discovery 1.0; `pkg/serviceaccount/openidmetadata.go` of Kubernetes).
+//! The discovery endpoints of the service account issuer: its configuration and its public keys (OpenID Connect
+//! Discovery 1.0; `pkg/serviceaccount/openidmetadata.go` of Kubernetes).
 
 use http::{HeaderValue, Response, header};
 use serde::Serialize;
@@ -9,13 +9,13 @@ use crate::negotiate::to_json;
 use crate::request_info::Route;
 use crate::token::{JsonWebKey, TokenSigner};
 
-/// For how long others may keep the answers. A key is told for so long before it is used.
+/// How long clients may cache the responses. A key is published for so long before it signs tokens.
 const CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const KEY_SET: HeaderValue = HeaderValue::from_static("application/jwk-set+json");
 
-/// Who issues tokens, in upstream's order.
+/// The configuration of the issuer, its members in kube-apiserver's order.
 #[derive(Serialize)]
 struct Metadata<'a> {
     issuer: &'a str,
@@ -30,17 +30,17 @@ struct KeySet<'a> {
     keys: Vec<JsonWebKey<'a>>,
 }
 
-/// The representations of a document, as kube-apiserver's router offers them.
+/// The media types of a document, as kube-apiserver's router offers them.
 pub(crate) fn representations(route: &Route) -> &'static [&'static str] {
     if *route == Route::KeySet { &["application/jwk-set+json"] } else { &["application/json"] }
 }
 
-/// Whether an issuer is one that others can find.
+/// Returns true if OpenID Connect discovery is possible for an issuer.
 pub(crate) fn is_discoverable(issuer: &str) -> bool {
     issuer.starts_with("https://") && !issuer.contains(['?', '#'])
 }
 
-/// The issuer of a cluster's tokens, and the URL of its keys.
+/// The discovery document of a cluster: its issuer, and the URL of its keys.
 pub(crate) fn configuration(
     signer: &dyn TokenSigner,
     issuer: &str,
@@ -59,7 +59,7 @@ pub(crate) fn configuration(
     answer(to_json(&metadata), JSON)
 }
 
-/// The keys.
+/// The JSON Web Key Set.
 pub(crate) fn key_set(signer: &dyn TokenSigner) -> Response<ResponseBody> {
     let keys = signer.public_keys().iter().map(|key| key.jwk()).collect();
     answer(to_json(&KeySet { keys }), KEY_SET)

@@ -1,5 +1,5 @@
-//! What a query string asks for, read and checked as upstream does: what cannot be read is a bad
-//! request (400), what can be read but makes no sense is invalid (422).
+//! Options in the query string, parsed and checked as in kube-apiserver: options that cannot be parsed are a bad
+//! request (400), options that contradict each other are invalid (422).
 
 use coracle_meta::field::{BadValue, ErrorList, FieldError, Path};
 use coracle_meta::gvk::GroupKind;
@@ -17,11 +17,11 @@ use crate::status::Refusal;
 /// The longest name of a field manager, in bytes.
 const MAX_MANAGER_BYTES: usize = 128;
 
-/// A query string, taken apart: names and values in their order. Unknown parameters are ignored, as upstream does.
+/// A parsed query string: names and values in their order. Unknown parameters are ignored, as in kube-apiserver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Query(Vec<(String, String)>);
 
-/// What to do about fields that a kind does not have.
+/// The `fieldValidation` option: how to treat unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -29,10 +29,10 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// The options of a list or a watch that say at which revision.
+/// The options of a list or a watch that select the revision.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListQuery {
-    /// Empty for the latest.
+    /// Empty for the latest revision.
     pub(crate) resource_version: String,
     /// `Exact`, `NotOlderThan`, or empty.
     pub(crate) resource_version_match: String,
@@ -49,27 +49,27 @@ impl Query {
         Self(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
-    /// All values of a parameter. There are few parameters, so that looking at all finds it soonest.
+    /// All values of a parameter. A linear search is fastest, because there are few parameters.
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a parameter has this among its values.
+    /// Returns true if a parameter has this among its values.
     pub(crate) fn has(&self, name: &str, value: &str) -> bool {
         self.values(name).any(|other| other == value)
     }
 
-    /// The first value of a parameter; empty if it is not there.
+    /// The first value of a parameter; empty if it is absent.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.values(name).next().unwrap_or_default()
     }
 
-    /// Whether a parameter is set. Whatever does not say no says yes, as in upstream.
+    /// Returns true if a flag is set. Every value except `false` and `0` counts as true, as in kube-apiserver.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.optional_flag(name).unwrap_or(false)
     }
 
-    /// Whether a flag was given at all, and what it says.
+    /// The value of a flag, or None if it is absent.
     pub(crate) fn optional_flag(&self, name: &str) -> Option<bool> {
         let text = self.values(name).next()?;
         Some(text != "0" && !text.eq_ignore_ascii_case("false"))
@@ -85,7 +85,7 @@ impl Query {
         self.values("dryRun").next().is_some()
     }
 
-    /// Anything but the known ones has been refused by [`Query::check_write`].
+    /// Returns the mode of field validation. Unknown values have been rejected by [`Query::check_write`].
     pub(crate) fn field_validation(&self) -> FieldValidation {
         match self.text("fieldValidation") {
             "Ignore" => FieldValidation::Ignore,
@@ -94,8 +94,7 @@ impl Query {
         }
     }
 
-    /// Checks the options of a write. They come by the query, but for deletions only if there is
-    /// no body.
+    /// Checks the options of a write. Options of deletions are checked here only if there is no body.
     pub(crate) fn check_write(&self, method: &Method, no_body: bool) -> Result<(), Refusal> {
         let kind = match *method {
             Method::POST => "CreateOptions",
@@ -156,7 +155,7 @@ impl Query {
 
     /// The options of a list or a watch.
     pub(crate) fn list_query(&self, watch: bool) -> Result<ListQuery, Refusal> {
-        // Selectors that cannot be read are refused before numbers that cannot.
+        // Invalid selectors are reported before invalid numbers.
         parse_labels(self.text("labelSelector"))?;
         parse_fields(self.text("fieldSelector"))?;
         let timeout_seconds = self.number("timeoutSeconds")?;
@@ -177,7 +176,7 @@ impl Query {
         Ok(query)
     }
 
-    /// How long a request may take at most is only checked for sense: none of ours takes long.
+    /// Checks that `timeout` is a valid duration. It is not applied, because no request takes long.
     pub(crate) fn check_timeout(&self, watch: bool) -> Result<(), Refusal> {
         let text = self.text("timeout");
         if watch || text.is_empty() {
@@ -187,7 +186,7 @@ impl Query {
         parse_go_duration(text).map(drop).map_err(|why| Refusal::bad_request(refusal(why)))
     }
 
-    /// Which objects count.
+    /// The label and field selectors of a request.
     pub(crate) fn selection(&self, kind: &dyn Kind, version: &str) -> Result<Selection, Refusal> {
         let labels = parse_labels(self.text("labelSelector"))?;
         let fields = parse_fields(self.text("fieldSelector"))?;
@@ -199,7 +198,7 @@ impl Query {
 }
 
 impl ListQuery {
-    /// A watch from no revision in particular begins with what is there.
+    /// A watch without a resourceVersion, or with `0`, begins with the current objects.
     fn set_watch_defaults(&mut self) {
         let legacy = self.resource_version.is_empty() || self.resource_version.parse() == Ok(0_u64);
         if self.send_initial_events.is_none() && self.resource_version_match.is_empty() && legacy {
@@ -261,7 +260,7 @@ impl ListQuery {
     }
 }
 
-/// Checks the options of a deletion, wherever they come from.
+/// Checks the options of a deletion, from the query or the body.
 pub(crate) fn check_delete(
     policy: Option<&str>,
     orphan: Option<bool>,
@@ -288,24 +287,24 @@ fn check_dry_run(values: &[&str], errors: &mut ErrorList) {
     }
 }
 
-/// A resourceVersion as a number; `0` and none at all are any. An error is upstream's text.
+/// Parses a resourceVersion; None for `0` and for an empty text, which mean any. Errors have kube-apiserver's text.
 pub(crate) fn revision_number(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    // Unlike Go, Rust would take a plus sign.
+    // Rust would accept a plus sign, Go does not.
     let number: u64 = text.strip_prefix('+').map_or(text, |_| "+").parse().map_err(|error| {
         format!("resourceVersion: Invalid value: {text:?}: {}", not_a_number("ParseUint", text, &error))
     })?;
     Ok(Some(number).filter(|number| *number != 0))
 }
 
-/// As Go takes it in `strconv.ParseBool`.
+/// The texts that Go's `strconv.ParseBool` accepts as true.
 pub(crate) fn is_go_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True")
 }
 
-/// A refusal of options, if there is anything wrong with them.
+/// Rejects options that have errors, with 422.
 pub(crate) fn invalid(kind: &'static str, errors: ErrorList) -> Result<(), Refusal> {
     if errors.is_empty() {
         return Ok(());
@@ -314,7 +313,7 @@ pub(crate) fn invalid(kind: &'static str, errors: ErrorList) -> Result<(), Refus
     Err(Status::invalid(&kind, "", &errors).into())
 }
 
-/// Go's words for text that is no number.
+/// Go's error message for text that is not a number.
 fn not_a_number(function: &str, text: &str, error: &std::num::ParseIntError) -> String {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     let why = if matches!(error.kind(), PosOverflow | NegOverflow) {
@@ -333,8 +332,8 @@ fn parse_fields(text: &str) -> Result<fields::Selector, Refusal> {
     text.parse().map_err(|error: fields::ParseError| Refusal::bad_request(error.to_string()))
 }
 
-/// Every kind has fields it can be selected by; those that have more than all others have words
-/// of their own for the rest.
+/// Checks that a field can be selected. All kinds have common selectable fields; kinds with further ones have their own
+/// error messages.
 fn check_field(kind: &dyn Kind, version: &str, field: &str) -> Result<(), Refusal> {
     let declaration = kind.declaration();
     let selectable = &declaration.selectable_fields;
@@ -364,14 +363,14 @@ fn check_field(kind: &dyn Kind, version: &str, field: &str) -> Result<(), Refusa
     Err(Refusal::bad_request(message))
 }
 
-/// Whether Go calls a character printable: letters, marks, numbers, signs, and the plain space.
+/// Go's `unicode.IsPrint`: letters, marks, numbers, symbols, and the plain space.
 fn is_printable(character: char) -> bool {
     let unseen = matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let private = matches!(u32::from(character), 0xe000..=0xf8ff | 0xf_0000..);
     character == ' ' || !character.is_control() && !character.is_whitespace() && !unseen && !private
 }
 
-/// A refusal that upstream gives no reason for.
+/// A rejection without a reason, as kube-apiserver sends it.
 pub(crate) fn unexplained(message: String) -> Refusal {
     Status { code: 500, ..Status::failure(Reason::Unknown, message) }.into()
 }

@@ -22,7 +22,7 @@ pub(crate) struct RequestLog {
 }
 
 impl RequestLog {
-    /// None if such requests are not logged, so that nothing is copied for them.
+    /// Begins the log entry of a request. None if such requests are not logged, so that nothing is copied for them.
     pub(crate) fn begin<B>(request: &Request<B>, audit_id: &str) -> Option<Self> {
         let is_remote = request.extensions().get::<Remote>().is_some();
         let is_logged = if is_remote {
@@ -45,7 +45,7 @@ impl RequestLog {
         self.user = Some(Arc::clone(user));
     }
 
-    /// Logs the response. The latency of a watch is that of its head.
+    /// Logs the response. The latency of a watch is the time to its response headers.
     pub(crate) fn end(&self, code: StatusCode) {
         let Self { method, path, audit_id, .. } = self;
         let user = self.user.as_ref().map_or("", |user| user.name.as_str());
@@ -59,7 +59,7 @@ impl RequestLog {
     }
 }
 
-/// With three digits after the point: most requests take less than a millisecond.
+/// Formats milliseconds with three digits after the point: most requests take less than a millisecond.
 fn milliseconds(latency: Duration) -> f64 {
     (latency.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }

@@ -1,21 +1,21 @@
-//! Who measures what nodes and pods use, as `metrics.k8s.io` tells it.
+//! Resource usage of nodes and pods, as served by `metrics.k8s.io`.
 //!
-//! The server knows nobody who measures: that is handed in, as everything is that comes from nodes.
+//! The server does not measure; the embedder provides a [`MetricsSource`].
 
 use std::fmt;
 use std::time::Duration;
 
 use coracle_base::Timestamp;
 
-/// Who measures. Asked for each request, so it had better know.
+/// Provides the resource usage of nodes and pods. Called for each request, so it should return cached measurements.
 pub trait MetricsSource: Send + Sync {
-    /// What the nodes of a cluster use, in the order of their names.
+    /// Resource usage of the nodes of a cluster, sorted by name.
     fn nodes(&self, cluster: &str) -> Vec<NodeUsage>;
 
-    /// What the pods of a cluster use, in the order of their names; those of all namespaces if it is empty.
+    /// Resource usage of the pods of a namespace, sorted by name; of all namespaces if `namespace` is empty.
     fn pods(&self, cluster: &str, namespace: &str) -> Vec<PodUsage>;
 
-    /// What one pod uses; none if nobody measured it.
+    /// Resource usage of one pod; None if it was not measured.
     fn pod(&self, cluster: &str, namespace: &str, name: &str) -> Option<PodUsage> {
         self.pods(cluster, namespace).into_iter().find(|pod| pod.name == name)
     }
@@ -27,48 +27,48 @@ impl fmt::Debug for dyn MetricsSource {
     }
 }
 
-/// How much of the resources is used.
+/// An amount of used resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Billionths of a processor.
+    /// CPU usage in billionths of a core.
     pub cpu_nanocores: u64,
-    /// Bytes that cannot be taken away.
+    /// Working set: bytes that cannot be reclaimed.
     pub memory_bytes: u64,
 }
 
-/// When something was measured.
+/// The time interval of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// The end of the measurement.
+    /// The end of the interval.
     pub at: Timestamp,
-    /// How long it took.
+    /// The length of the interval.
     pub window: Duration,
 }
 
-/// What a node uses.
+/// Resource usage of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeUsage {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its labels, by which it may be selected.
+    /// Labels of the node, for label selectors.
     pub labels: Vec<(String, String)>,
-    /// When that was measured.
+    /// When the usage was measured.
     pub measured: Measured,
-    /// How much it was.
+    /// The measured usage.
     pub usage: Usage,
 }
 
-/// What the containers of a pod use.
+/// Resource usage of the containers of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUsage {
-    /// Where it is.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its labels, by which it may be selected.
+    /// Labels of the pod, for label selectors.
     pub labels: Vec<(String, String)>,
-    /// When that was measured.
+    /// When the usage was measured.
     pub measured: Measured,
-    /// How much it was, by the name of the container.
+    /// The measured usage of each container, by its name.
     pub containers: Vec<(String, Usage)>,
 }

@@ -1,5 +1,5 @@
-//! Everything that one cluster serves at a moment: the built-in kinds and those of its definitions. Versions that an
-//! APIService sends to another server are known as well, and unavailable.
+//! The API groups and kinds that one cluster serves at a given moment: the built-in kinds and those of its
+//! CustomResourceDefinitions. Versions that an APIService delegates to another server are included as unavailable.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use coracle_meta::gvk::compare_versions;
 use coracle_registry::kinds::metrics;
 use coracle_registry::{Cluster, Kind, KindRef, RemoteVersion, Result, catalog};
 
-/// What a cluster serves. Cheap where there are no custom kinds.
+/// The kinds that a cluster serves. Cheap to create if there are no custom kinds.
 pub(crate) struct ServedKinds {
     custom: Vec<KindRef>,
-    /// Versions of other servers, without those that are served here.
+    /// Versions that APIServices delegate to other servers, except those that are served here.
     remote: Vec<RemoteVersion>,
 }
 
 impl ServedKinds {
-    /// What a cluster serves now.
+    /// Reads the kinds that a cluster serves now.
     pub(crate) async fn of(cluster: &Cluster) -> Result<Self> {
         let served = Self { custom: cluster.custom_kinds().await?, remote: Vec::new() };
         let mut remote = cluster.remote_versions().await?;
@@ -23,29 +23,29 @@ impl ServedKinds {
         Ok(Self { remote, ..served })
     }
 
-    /// What every cluster serves.
+    /// The kinds that every cluster serves.
     pub(crate) fn built_in() -> Self {
         Self { custom: Vec::new(), remote: Vec::new() }
     }
 
-    /// Whether it is what every cluster serves.
+    /// Returns true if there are only the kinds that every cluster serves.
     pub(crate) fn is_built_in(&self) -> bool {
         self.custom.is_empty() && self.remote.is_empty()
     }
 
-    /// Whether another server is to serve a version of a group.
+    /// Returns true if an APIService delegates a version to another server.
     pub(crate) fn is_remote(&self, group: &str, version: &str) -> bool {
         self.remote.iter().any(|remote| remote.group == group && remote.version == version)
     }
 
-    /// All kinds; a custom one is there once for each version.
+    /// All kinds; a custom kind occurs once for each version.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &dyn Kind> {
         let built_in = catalog::BUILT_IN.iter().map(|kind| *kind as &dyn Kind);
         built_in.chain(self.custom.iter().map(|kind| &**kind))
     }
 
-    /// The groups without the core group: the built-in ones in the order of the served, then others
-    /// in the order in which upstream's registrations of their versions would be.
+    /// All groups except the core group: first the built-in ones in catalog order, then others in the order in which
+    /// kube-apiserver would register their versions.
     pub(crate) fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = Vec::new();
         for kind in catalog::BUILT_IN {
@@ -90,8 +90,8 @@ impl ServedKinds {
         all.flat_map(|group| self.versions(group).into_iter().map(move |version| (group, version))).collect()
     }
 
-    /// The same, but for groups whose objects no document describes, as the metrics-server describes none
-    /// that clients ask for, and those of other servers.
+    /// Like [`group_versions`](Self::group_versions), but without groups that no OpenAPI document describes:
+    /// `metrics.k8s.io`, which the metrics-server does not describe to clients either, and groups of other servers.
     pub(crate) fn described_group_versions(&self) -> Vec<(&str, &str)> {
         let mut all = self.group_versions();
         all.retain(|(group, version)| *group != metrics::GROUP && !self.is_remote(group, version));
@@ -111,7 +111,7 @@ impl ServedKinds {
     }
 }
 
-/// Whether there is a built-in group of this name.
+/// Returns true if there is a built-in group of this name.
 pub(crate) fn has_built_in_group(name: &str) -> bool {
     catalog::BUILT_IN.iter().any(|kind| kind.declaration().group == name)
 }

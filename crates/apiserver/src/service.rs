@@ -1,4 +1,4 @@
-//! The server as a function from request to response, with no idea of connections.
+//! The API server as a `tower::Service`, independent of connections.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -36,18 +36,18 @@ use crate::simulated_nodes::SimulatedNodes;
 use crate::token::{TokenPolicy, TokenSigner};
 use crate::verbs::warn;
 
-/// The work on a request, up to its response.
+/// A request in progress, up to its response.
 type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>;
 
-/// The Kubernetes release that is served.
+/// The Kubernetes version that the server reports.
 pub(crate) const VERSION: &str = "v1.36.4";
 
-/// What every cluster has could not be made.
+/// The initial objects of a cluster could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot make the first objects of the cluster")]
+#[error("cannot create the initial objects of the cluster")]
 pub struct BootstrapError(#[source] coracle_registry::Error);
 
-/// There is no cluster with this id.
+/// No cluster has this id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no cluster {0:?}")]
 pub struct UnknownCluster(String);
@@ -61,7 +61,7 @@ pub struct ApiServer {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all requests share beside the objects.
+/// State that all requests share, beside the objects.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) frames: FrameCache,
@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     pub(crate) activity: Arc<Activity>,
 }
 
-/// What requests ask beside the registry.
+/// Components that requests use, beside the registry.
 #[derive(Clone)]
 pub(crate) struct Components {
     pub(crate) health: HealthChecks,
@@ -89,7 +89,7 @@ pub(crate) struct Components {
 }
 
 impl ApiServer {
-    /// A server that reports these checks and serves these clusters.
+    /// Creates a server with these health checks that serves the clusters of `registry`.
     pub fn new(health: HealthChecks, registry: Registry, clock: Clock) -> Self {
         let shared = Arc::<Shared>::default();
         let authorizer = authorizer(shared.metrics.server().registry());
@@ -115,7 +115,7 @@ impl ApiServer {
         Self { registry, clock, components: Arc::new(components), shared }
     }
 
-    /// With these plugins having a say in writes, too; see [`Chain::with`].
+    /// Adds admission plugins; see [`Chain::with`].
     #[must_use]
     pub fn with_plugins(mut self, plugins: impl IntoIterator<Item = Arc<dyn Plugin>>) -> Self {
         let metrics = self.shared.metrics.server().registry();
@@ -125,14 +125,14 @@ impl ApiServer {
         self
     }
 
-    /// With tokens for service accounts, signed by this, and nothing else by which users are known.
+    /// Issues and verifies service account tokens with this signer, and disables all other configured authentication
+    /// methods.
     #[must_use]
     pub fn with_token_signer(self, signer: Arc<dyn TokenSigner>) -> Self {
         self.with_authentication(&AuthenticationConfig::default(), signer, TokenPolicy::default())
     }
 
-    /// With these ways to find out who is asking, and tokens for service accounts that are signed by this
-    /// and given out as the policy says.
+    /// Sets the authentication methods, the signer of service account tokens, and the policy for issuing them.
     #[must_use]
     pub fn with_authentication(
         mut self,
@@ -154,14 +154,14 @@ impl ApiServer {
         self
     }
 
-    /// With somebody who measures what nodes and pods use, for `metrics.k8s.io`.
+    /// Serves the usage of nodes and pods from this source, for `metrics.k8s.io`.
     #[must_use]
     pub fn with_metrics_source(mut self, source: Arc<dyn MetricsSource>) -> Self {
         Arc::make_mut(&mut self.components).metrics_source = Some(source);
         self
     }
 
-    /// Answers requests to containers of simulated nodes by this.
+    /// Answers requests to containers of simulated nodes with this, instead of connecting to a kubelet.
     #[must_use]
     pub fn with_simulated_nodes(mut self, nodes: Arc<dyn SimulatedNodes>) -> Self {
         Arc::make_mut(&mut self.components).simulated_nodes = Some(nodes);
@@ -176,28 +176,28 @@ impl ApiServer {
         self
     }
 
-    /// With other limits on how many requests are carried out at once.
+    /// Sets the limits on concurrent requests.
     #[must_use]
     pub fn with_flow_limits(mut self, limits: &FlowLimits) -> Self {
         Arc::make_mut(&mut self.components).flow = FlowControl::new(limits);
         self
     }
 
-    /// Binds the requests that carry it among their extensions to a term of a lease: they write nothing once the lease
-    /// is somebody else's.
+    /// Fences requests that carry the result in their extensions to a term of a lease: their writes are rejected once
+    /// another holder has the lease.
     ///
     /// # Errors
-    /// If there can be no such cluster.
+    /// If the cluster id is invalid.
     pub fn fence(&self, lease: &HeldLease<'_>) -> Result<Fence, coracle_registry::Error> {
         self.registry.fence(lease)
     }
 
-    /// Whether anybody asks anything.
+    /// Counts requests, for detecting an idle server.
     pub fn activity(&self) -> Arc<Activity> {
         Arc::clone(&self.shared.activity)
     }
 
-    /// The cluster that credentials are issued for which are to be valid in the cluster with this id.
+    /// Returns the reference that credentials for a cluster must name.
     ///
     /// # Errors
     /// If there is no such cluster.
@@ -206,18 +206,17 @@ impl ApiServer {
         Ok(ClusterReference::from(&cluster))
     }
 
-    /// Tells at `/metrics` what another component of the process counts, too: whole lines in the text form
-    /// of Prometheus.
+    /// Appends metrics of another component of the process to `/metrics`: whole lines in Prometheus' text format.
     pub fn add_metrics(&self, source: impl Fn() -> String + Send + Sync + 'static) {
         self.shared.metrics.add_source(Box::new(source));
     }
 
-    /// Counts handshakes that failed.
+    /// Counts failed TLS handshakes.
     pub(crate) fn handshake_errors(&self) -> Counters<0> {
         self.shared.metrics.server().handshake_errors()
     }
 
-    /// Makes what every cluster has, before the first request.
+    /// Creates the initial objects of every cluster. Call it before the first request.
     ///
     /// # Errors
     /// If the store fails.
@@ -228,8 +227,8 @@ impl ApiServer {
         cluster.reconcile().await.map_err(BootstrapError)
     }
 
-    /// Frees the caches of clusters that other servers over the same store delete, as soon as they do, and ends their
-    /// watches. A server that is alone with its store needs no such task. Runs until it is dropped.
+    /// Frees the caches of clusters that other servers on the same store delete, as soon as they are deleted, and ends
+    /// their watches. A server with exclusive use of its store needs no such task. Runs until it is dropped.
     pub async fn follow_clusters(&self, mut backoff: Backoff) {
         loop {
             let followed = self.registry.follow_clusters(|deleted| self.forget_cluster(deleted)).await;
@@ -240,24 +239,24 @@ impl ApiServer {
         }
     }
 
-    /// Frees what is cached of a cluster that was deleted. Caches by content, of parsed objects, definitions and
-    /// frames, are shared by all clusters and bounded as a whole; they evict what is not used.
+    /// Frees what is cached for a deleted cluster. Caches keyed by content, of parsed objects, definitions and frames,
+    /// are shared by all clusters and bounded in total; they evict unused entries.
     pub(crate) fn forget_cluster(&self, id: &str) {
         self.components.authorizer.forget_cluster(id);
         self.components.flow.forget_cluster(id);
         self.registry.forget_usage(id);
     }
 
-    /// How many cache entries are held for clusters: of authorizers and flow control for all clusters, and of users for
-    /// those other than the default one. For tests.
+    /// Number of cache entries held for clusters: of authorizers and flow control for all clusters, and of users for
+    /// all but the default one. For tests.
     pub fn cached_clusters(&self) -> usize {
         self.components.authorizer.cached_clusters() + self.components.flow.cached_clusters()
     }
 
-    /// Deletes a cluster and frees what is cached of it.
+    /// Deletes a cluster and frees its caches.
     ///
     /// # Errors
-    /// If there is no such cluster, it is the default one, or the store fails.
+    /// If the cluster does not exist or is the default one, or the store fails.
     pub async fn delete_cluster(&self, id: &str) -> Result<(), coracle_registry::Error> {
         let deleted = self.registry.delete_cluster(id).await;
         for id in self.registry.take_deleted_clusters() {
@@ -266,7 +265,7 @@ impl ApiServer {
         deleted
     }
 
-    /// The clusters of the server, to create and limit them.
+    /// The registry of clusters, to create and limit them.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -298,8 +297,8 @@ where
         let info = Arc::new(RequestInfo::of(&request));
         let running = self.shared.metrics.begin(info.clone(), request.extensions().get::<Remote>().is_some());
         let audit_id = audit_id::of(request.headers(), &self.registry);
-        // What is logged on the way says which request it was. Only where all is logged: with a span
-        // a small request costs a fifth more.
+        // Log lines within the span name the request. Only at debug level: with a span a small request costs a fifth
+        // more.
         let span = tracing::debug_span!(
             "request",
             audit_id = audit_id.to_str().unwrap_or_default(),
@@ -307,7 +306,7 @@ where
             path = request.uri().path(),
         );
         let mut log = RequestLog::begin(&request, audit_id.to_str().unwrap_or_default());
-        // Boxed before anything else, for it is large and would be moved once more.
+        // Boxed first, because the future is large and would be moved once more.
         let answered: ResponseFuture = Box::pin(async move {
             let mut notes = RequestNotes::default();
             let answer = server.run_chain(request, info.clone(), &mut notes, &mut log).await;

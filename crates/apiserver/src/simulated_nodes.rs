@@ -1,4 +1,4 @@
-//! Nodes without a kubelet: there is nothing to connect to, so the server answers for them.
+//! Requests to simulated nodes. They have no kubelet to connect to, so the server answers for them.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 /// Answers requests to containers of simulated nodes.
 pub trait SimulatedNodes: Send + Sync {
-    /// Whether a node is simulated.
+    /// Returns true if a node is simulated.
     fn is_simulated(&self, node: &Value) -> bool;
 
-    /// The log of a container of a simulated node; with `previous`, of its last run.
+    /// Returns the log of a container of a simulated node; with `previous`, that of its previous run.
     ///
     /// # Errors
-    /// Why the container has no log, for the client.
+    /// If the container has no log; the message is for the client.
     fn log(&self, node: &Value, pod: &Value, container: &str, previous: bool)
     -> Result<Vec<LogLine>, String>;
 }

@@ -1,4 +1,4 @@
-//! The `Status` object: the only place that turns a refusal into a status code.
+//! The `Status` object: the only module that turns an error into a status code.
 
 use coracle_api::codec::DecodeError;
 use coracle_base::ErrorChain;
@@ -14,32 +14,32 @@ use crate::negotiate::{self, ResponseFormat};
 use crate::served_kinds::has_built_in_group;
 use crate::verbs::warn;
 
-/// The kind in the details of refusals about a cluster of this server. No resource of Kubernetes is called so.
+/// The kind in the details of errors about a cluster of this server. No resource of Kubernetes has this name.
 const CLUSTER_KIND: &str = "clusters";
 
-/// How long a client should wait before it asks again for a revision that is not there yet.
+/// Seconds until a client should retry a request for a revision that does not exist yet.
 const RETRY_AFTER_S: u32 = 1;
 
-/// After how many seconds a client should try again for which there was no room, as in upstream.
+/// Seconds until a client should retry a request that was rejected with 429, as in kube-apiserver.
 const BUSY_RETRY_AFTER_S: u32 = 1;
 
-/// After how many seconds a client should repeat a request that the store could not carry out. client-go does so up to ten
-/// times by itself, which outlasts the election of a leader in etcd.
+/// Seconds until a client should retry a request that failed in the store. client-go retries up to ten times by itself,
+/// which outlasts a leader election in etcd.
 const STORE_RETRY_AFTER_S: u32 = 1;
 
-/// After how many seconds a client should try again that met a server which is shutting down, as in kube-apiserver
+/// Seconds until a client should retry a request that reached a server during shutdown, as in kube-apiserver
 /// (`with_retry_after.go`): by then a supervisor has started the next one.
 const SHUTDOWN_RETRY_AFTER_S: u32 = 5;
 
-/// Why a request was not carried out.
+/// A request that is rejected or failed, as it is reported to the client.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     status: Box<Status>,
-    /// Told as a plain web server would, in these words.
+    /// If set, the response is this plain text instead of a `Status`.
     plain: Option<&'static str>,
-    /// What the client should know beside that.
+    /// Warnings for the client, sent beside the status.
     warnings: Vec<String>,
-    /// Whether a browser must not guess the type of the body, which repeats names from the request.
+    /// Set if the browser must not guess the type of the body, which repeats names from the request.
     nosniff: bool,
 }
 
@@ -50,17 +50,17 @@ impl From<Status> for Refusal {
 }
 
 impl Refusal {
-    /// Nothing is served at this path of the API.
+    /// 404 for a path of the API.
     pub(crate) fn not_found() -> Self {
         Self::generic(Reason::NotFound, "the server could not find the requested resource")
     }
 
-    /// Nothing is served at this path outside of the API.
+    /// 404 for a path outside of the API.
     pub(crate) fn no_page() -> Self {
         Self { plain: Some("404 page not found\n"), ..Self::not_found() }
     }
 
-    /// Nothing is served at this path, which may not even be one of the API.
+    /// 404 for a path that may be one of the API or not.
     pub(crate) fn unserved(path: &str) -> Self {
         let mut segments = path.split('/').skip(1);
         let of_api = match segments.next() {
@@ -71,32 +71,32 @@ impl Refusal {
         if of_api { Self::not_found() } else { Self::no_page() }
     }
 
-    /// The server that an APIService names cannot be reached, in the words of kube-aggregator.
+    /// 503 for a server of an APIService that cannot be reached, with the text of kube-aggregator.
     pub(crate) fn unavailable() -> Self {
         const TEXT: &str = "service unavailable\n";
         Self { plain: Some(TEXT), ..Status::service_unavailable(TEXT.trim_end()).into() }
     }
 
-    /// There are too many requests already.
+    /// 429 with kube-apiserver's text.
     pub(crate) fn too_many_requests() -> Self {
         const TEXT: &str = "Too many requests, please try again later.\n";
         let status = Status::too_many_requests(TEXT.trim_end(), BUSY_RETRY_AFTER_S);
         Self { plain: Some(TEXT), ..status.into() }
     }
 
-    /// The server is shutting down and takes no new requests. Code, text and header are those of kube-apiserver.
+    /// The server is shutting down and accepts no new requests. Code, text and header are those of kube-apiserver.
     pub(crate) fn shutting_down() -> Self {
         const TEXT: &str = "The apiserver is shutting down, please try again later.\n";
         let status = Status::too_many_requests(TEXT.trim_end(), SHUTDOWN_RETRY_AFTER_S);
         Self { plain: Some(TEXT), ..status.into() }
     }
 
-    /// The body of the request did not come in time.
+    /// 504: the body of the request did not arrive in time.
     pub(crate) fn too_slow() -> Self {
         Status::timeout("request did not complete within the allotted timeout", 0).into()
     }
 
-    /// The path is served, but not for this method.
+    /// 405: the path is served, but not for this method.
     pub(crate) fn method_not_allowed() -> Self {
         Self::generic(
             Reason::MethodNotAllowed,
@@ -104,93 +104,94 @@ impl Refusal {
         )
     }
 
-    /// The body is none of the patches there are.
+    /// 415: the content type is not that of a known patch format.
     pub(crate) fn unsupported_patch() -> Self {
         Self::generic(Reason::UnsupportedMediaType, "415: Unsupported Media Type")
     }
 
-    /// A refusal that is about no object: it has details with nothing in them.
+    /// An error about no object: its details are present and empty.
     fn generic(reason: Reason, message: &str) -> Self {
         Status { details: Some(Details::default()), ..Status::failure(reason, message) }.into()
     }
 
-    /// The body is over [`MAX_REQUEST_BODY_BYTES`].
+    /// 413: the body exceeds [`MAX_REQUEST_BODY_BYTES`].
     pub(crate) fn too_large() -> Self {
         Status::body_too_large(MAX_REQUEST_BODY_BYTES).into()
     }
 
-    /// The request makes no sense.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Status::bad_request(message).into()
     }
 
-    /// An authorizer or the rules of impersonation forbid the request. It has the header that kube-apiserver sets only here
-    /// (`Forbidden` in `handlers/responsewriters`).
+    /// 403: an authorizer or the impersonation rules forbid the request. It has the header that kube-apiserver sets
+    /// only here (`Forbidden` in `handlers/responsewriters`).
     pub(crate) fn unauthorized_action(status: Status) -> Self {
         Self { nosniff: true, ..status.into() }
     }
 
-    /// The same for a request whose headers of impersonation cannot be read.
+    /// 400 for invalid impersonation headers, with the same header as
+    /// [`unauthorized_action`](Self::unauthorized_action).
     pub(crate) fn bad_impersonation(message: impl Into<String>) -> Self {
         Self { nosniff: true, ..Self::bad_request(message) }
     }
 
-    /// The router finds no representation that the client accepts, in the words of go-restful.
+    /// 406 of the router: the client accepts none of the offered media types. The text is that of go-restful.
     pub(crate) fn not_representable(offered: &[&str]) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offered.join(", "));
         Self::generic(Reason::NotAcceptable, &message)
     }
 
-    /// The request is not allowed, for a reason that is not about permissions.
+    /// 403 for a reason other than permissions.
     pub(crate) fn forbidden(message: &str) -> Self {
         Self::generic(Reason::Forbidden, message)
     }
 
-    /// Nobody knows who is asking.
+    /// 401: authentication failed.
     pub(crate) fn unauthorized() -> Self {
         Status::unauthorized("Unauthorized").into()
     }
 
-    /// Nobody could find out whether it may be done.
+    /// 500: authorization failed because of an error.
     pub(crate) fn undecided() -> Self {
         Status::internal_error("the request could not be authorized; the server's log says why").into()
     }
 
-    /// Something of ours failed, of which the client learns no more than that.
+    /// 500 for an internal error, whose details are withheld from the client.
     pub(crate) fn internal(error: &Error) -> Self {
         internal_of(error).into()
     }
 
-    /// Whether kube-apiserver's router rejects the request, before a handler could add a warning.
+    /// Returns true if kube-apiserver's router rejects the request, before a handler could add a warning.
     pub(crate) fn is_of_router(&self) -> bool {
         let reasons =
             [Reason::NotFound, Reason::MethodNotAllowed, Reason::NotAcceptable, Reason::UnsupportedMediaType];
         reasons.contains(&self.status.reason) && self.status.details == Some(Details::default())
     }
 
-    /// Whether the state of an object stands in the way, which may be another by now.
+    /// Returns true if the error is a conflict with the current state of an object, which may have changed by the time
+    /// of a retry.
     pub(crate) fn is_conflict(&self) -> bool {
         self.status.reason == Reason::Conflict
     }
 
-    /// The same, with something the client should know beside it.
+    /// Adds a warning for the client.
     pub(crate) fn warned(mut self, warning: &str) -> Self {
         self.warnings.push(warning.to_owned());
         self
     }
 
-    /// The same, with all of these.
+    /// Adds several warnings for the client.
     pub(crate) fn warned_of(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);
         self
     }
 
-    /// The object, for a stream that has begun already.
+    /// The `Status` object, for a stream that has begun already.
     pub(crate) fn status(&self) -> &Status {
         &self.status
     }
 
-    /// The whole answer, in the form the client accepts, if there is one.
+    /// The whole response, in the negotiated format if there is one.
     pub(crate) fn into_response(self, wanted: Option<ResponseFormat>) -> Response<ResponseBody> {
         let mut response = match self.plain {
             Some(text) => plain(text),
@@ -262,7 +263,7 @@ impl From<Error> for Refusal {
                 cluster_status(Reason::Forbidden, DEFAULT_CLUSTER, error.to_string())
             }
             Error::ClusterFull { id, .. } => cluster_status(Reason::Forbidden, id, error.to_string()),
-            // Not a conflict, which clients take for a reason to try again.
+            // Not a conflict, because clients retry conflicts.
             Error::Fenced { .. } => Status::failure(Reason::Forbidden, error.to_string()),
             _ => internal_of(&error),
         };
@@ -277,7 +278,7 @@ impl From<PatchError> for Refusal {
             ErrorClass::BadRequest => Status::bad_request(message),
             ErrorClass::TooLarge => Status::request_entity_too_large(message),
             ErrorClass::Unprocessable => Status::generic(422, &message),
-            // As if nobody had thought of it, in upstream.
+            // kube-apiserver does not map this error, so it becomes an unknown one.
             _ => Status::failure(Reason::Unknown, message),
         }
         .into()
@@ -299,7 +300,7 @@ impl From<TaskError> for Refusal {
     }
 }
 
-/// Answers what is no request in HTTP as Go's server does, and ends the connection.
+/// Answers malformed HTTP as Go's server does, and closes the connection.
 pub(crate) fn malformed_request(text: &'static str) -> Response<ResponseBody> {
     let mut response = Response::new(full(text));
     *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -318,13 +319,13 @@ fn plain(text: &'static str) -> Response<ResponseBody> {
     response
 }
 
-/// A refusal that is about a cluster. Controllers tell by its details that a cluster is gone.
+/// An error about a cluster. Controllers detect by its details that a cluster was deleted.
 fn cluster_status(reason: Reason, id: &str, message: String) -> Status {
     let details = Details { kind: CLUSTER_KIND.to_owned(), name: id.to_owned(), ..Details::default() };
     Status { details: Some(details), ..Status::failure(reason, message) }
 }
 
-/// A failure of the store by its cause, anything else as [`internal`]. The log has all of it either way.
+/// Maps a failure of the store by its cause, and anything else like [`internal`]. Both log the whole error.
 fn internal_of(error: &Error) -> Status {
     let Some(failure) = error.store_failure() else { return internal(error) };
     tracing::error!(error = %ErrorChain(error), "the store could not carry out a request");
@@ -333,9 +334,9 @@ fn internal_of(error: &Error) -> Status {
 
 /// The message to clients about a failing store: the cause, without paths, addresses or numbers of the machine.
 ///
-/// Codes follow what client-go does with them: it repeats 5xx by itself if, and only if, there is a `Retry-After`. Where
-/// the write may have been carried out there is none, because a repeated create with `generateName` would make a second
-/// object. 507 would name a full disk best, but no client of Kubernetes knows it.
+/// Codes follow client-go, which retries 5xx by itself if, and only if, there is a `Retry-After`. If the write may have
+/// been carried out there is none, because a repeated create with `generateName` would create a second object. 507
+/// would describe a full disk best, but no Kubernetes client handles it.
 fn store_failure(failure: StoreFailure) -> Status {
     let unavailable = |message| Status::service_unavailable(message).with_retry_after(STORE_RETRY_AFTER_S);
     match failure {
@@ -351,18 +352,18 @@ fn store_failure(failure: StoreFailure) -> Status {
             0,
         ),
         StoreFailure::Closed => unavailable("the store is closed: the server is shutting down"),
-        // A failure that a later version adds.
+        // Failures that a later version adds.
         _ => Status::service_unavailable("the store failed"),
     }
 }
 
-/// What went wrong inside is for the log, not for the client.
+/// Logs an internal error and hides its details from the client.
 fn internal(error: &dyn std::error::Error) -> Status {
     tracing::error!(error = %ErrorChain(error), "a request failed");
     Status::internal_error("the request could not be carried out; the server's log says why")
 }
 
-/// Where kube-apiserver stores the objects of a resource, which some of its messages name.
+/// The storage prefix of a resource in kube-apiserver, which some of its messages contain.
 fn storage_prefix(resource: &GroupResource) -> String {
     let GroupResource { group, resource } = resource;
     match (&**group, &**resource) {
@@ -377,7 +378,8 @@ fn storage_prefix(resource: &GroupResource) -> String {
     }
 }
 
-/// Groups of the servers that kube-apiserver is made of and which store theirs under their names.
+/// API groups of the other servers within kube-apiserver (apiextensions-apiserver and kube-aggregator), which store
+/// objects under the name of the group.
 const SEPARATE_SERVERS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
 
 #[cfg(test)]
@@ -420,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn only_rejections_of_the_router_are_of_it() {
+    fn is_of_router_recognizes_rejections_of_the_router_only() {
         let of_router = [Refusal::not_found(), Refusal::method_not_allowed(), Refusal::unsupported_patch()];
         assert!(of_router.iter().all(Refusal::is_of_router));
         let resource = GroupResource { group: "".into(), resource: "endpoints".into() };
@@ -445,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn store_failure_asks_for_a_retry_only_if_nothing_was_carried_out() {
+    fn store_failure_has_retry_after_only_if_nothing_was_written() {
         for (failure, code, retry, cause) in [
             (StoreFailure::DiskFull, 503, Some(1), "no space left"),
             (StoreFailure::ReadOnly, 503, None, "has to be restarted"),
@@ -460,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_of_the_api_is_not_found_in_plain_words() {
+    async fn path_outside_the_api_is_not_found_in_plain_text() {
         for (path, plain) in
             [("/foo", true), ("/apis/foo", true), ("/api/v1/foos", false), ("/apis/apps/v9", false)]
         {

@@ -59,7 +59,7 @@ async fn cluster_is_created_listed_limited_and_deleted() {
     assert_eq!(list[1]["limits"]["maxObjects"], Value::Null);
 
     let unconfirmed = fails(&data, &["cluster", "delete", "team-a"]).await;
-    assert!(unconfirmed.contains("pass --yes to confirm it"), "{unconfirmed}");
+    assert!(unconfirmed.contains("pass --yes to confirm"), "{unconfirmed}");
     assert_eq!(succeeds(&data, &["cluster", "delete", "team-a", "--yes"]).await, "deleted: team-a\n");
     assert!(server.stop().await.success());
 }

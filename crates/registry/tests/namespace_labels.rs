@@ -6,7 +6,7 @@ use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::kinds::resource::resource_claim::ResourceClaim;
 use coracle_registry::kinds::resource::resource_claim_template::ResourceClaimTemplate;
 use coracle_registry::lifecycle::{Change, Write};
-use coracle_registry::{Cluster, Error, Identity, Registry, Site};
+use coracle_registry::{Cluster, Error, Identity, Registry, ServerInfo};
 use serde_json::{Value, json};
 
 const FIELD: &str = "spec.devices.requests[0].adminAccess";
@@ -26,7 +26,7 @@ const CLAIMS: Write<'static> = Write {
 
 async fn cluster() -> Cluster {
     let registry = Registry::in_memory();
-    registry.bootstrap(&Site::default()).await.unwrap();
+    registry.bootstrap(&ServerInfo::default()).await.unwrap();
     registry.cluster("default").unwrap()
 }
 

@@ -106,11 +106,13 @@ async fn large_history_is_compacted_by_size() {
         }
         // 200 KB of superseded values are less than two hundred revisions.
         compacted_to(&store, Revision::new(latest.get() - 200)).await;
+        history_within(&store, 200_000).await;
         let stats = store.stats().await.unwrap();
         assert!(stats.history_bytes <= 200_000 && stats.history > 100, "{stats:?}");
         // Once the burst is more than a minute old, the lower limit applies.
         clock.advance(Duration::from_secs(67));
         compacted_to(&store, Revision::new(latest.get() - 100)).await;
+        history_within(&store, 100_000).await;
         let stats = store.stats().await.unwrap();
         assert!(stats.history_bytes <= 100_000 && stats.history > 10, "{stats:?}");
         store.close().await.unwrap();

@@ -1,7 +1,7 @@
 //! The admin API of the server: clusters are created, listed, limited and deleted at `/admin/clusters`.
 //!
-//! It is no part of Kubernetes' API: plain JSON, served on the paths of the default cluster. Only the operator's
-//! credential may use it, without impersonation; roles of a cluster give nothing here. Errors are `Status` objects.
+//! It is not part of the Kubernetes API: plain JSON, served on the paths of the default cluster. It requires the
+//! operator's credential, without impersonation; roles of a cluster grant no access. Errors are `Status` objects.
 
 mod request;
 
@@ -16,7 +16,7 @@ use crate::service::ApiServer;
 use crate::status::Refusal;
 use request::{CreateRequest, LimitsRequest};
 
-/// Carries out a request for `/admin/clusters`, or for one cluster below it.
+/// Handles a request for `/admin/clusters`, or for one cluster below it.
 pub(crate) async fn answer(
     server: &ApiServer,
     id: Option<&str>,

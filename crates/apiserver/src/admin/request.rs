@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::status::Refusal;
 
-/// Creates a cluster. Limits that are left out are those of the server's configuration.
+/// Creates a cluster. Omitted limits default to those of the server's configuration.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct CreateRequest {
@@ -16,7 +16,7 @@ pub(super) struct CreateRequest {
     pub(super) limits: Limits,
 }
 
-/// Changes limits. Those that are left out stay as they are.
+/// Changes limits. Omitted limits stay unchanged.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct LimitsRequest {
@@ -39,7 +39,7 @@ impl From<Limits> for LimitsChange {
     }
 }
 
-/// A field that is there, even if it is `null`.
+/// Deserializes a field that is present, even if it is `null`.
 fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(from).map(Some)
 }

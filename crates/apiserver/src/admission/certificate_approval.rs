@@ -1,5 +1,5 @@
-//! CertificateApproval: only who may `approve` for the signer of a certificate request approves or denies
-//! it.
+//! CertificateApproval: approving or denying a certificate signing request requires permission to `approve` for its
+//! signer.
 
 use std::sync::Arc;
 
@@ -11,13 +11,12 @@ use super::plugin::{Plugin, Rule, forbidden};
 use super::{CERTIFICATE_SIGNING_REQUESTS, CERTIFICATES, signers};
 use crate::authorization::Authorizer;
 
-/// The plugin.
 pub(super) struct CertificateApproval {
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl CertificateApproval {
-    /// Permissions are what this authorizer says.
+    /// Creates the plugin; `authorizer` decides who may approve.
     pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer }
     }
@@ -39,7 +38,7 @@ impl Plugin for CertificateApproval {
         request: &'a Value,
         _warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>> {
-        // The signer as it was: nobody chooses here for whom to approve.
+        // The signer of the stored object, because the update must not choose another one.
         let signer = view::text(attributes.old.unwrap_or(request), &["spec", "signerName"]);
         Box::pin(async move {
             let permissions = self.authorizer.permissions(attributes.cluster).await?;
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn approval_needs_a_permission_for_the_signer() {
+    async fn approval_requires_permission_for_the_signer() {
         check("approval", "example.com/a", false).await;
         check("approval", "example.com/*", false).await;
         check("approval", "other.com/*", true).await;

@@ -1,5 +1,5 @@
-//! CertificateSigning: only who may `sign` for the signer of a certificate request gives it a certificate
-//! or says that there will be none.
+//! CertificateSigning: issuing or refusing a certificate in the status of a certificate signing request requires
+//! permission to `sign` for its signer.
 
 use std::sync::Arc;
 
@@ -11,13 +11,12 @@ use super::plugin::{Plugin, Rule, forbidden, nothing_to_say};
 use super::{CERTIFICATE_SIGNING_REQUESTS, CERTIFICATES, signers};
 use crate::authorization::Authorizer;
 
-/// The plugin.
 pub(super) struct CertificateSigning {
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl CertificateSigning {
-    /// Permissions are what this authorizer says.
+    /// Creates the plugin; `authorizer` decides who may sign.
     pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer }
     }
@@ -39,7 +38,7 @@ impl Plugin for CertificateSigning {
         request: &'a Value,
         _warnings: &'a mut Vec<String>,
     ) -> BoxFuture<'a, Result<()>> {
-        // The signer as it was: nobody chooses here for whom to sign.
+        // The signer of the stored object, because the update must not choose another one.
         let Some(old) = attributes.old.filter(|old| !says_the_same(request, old)) else {
             return nothing_to_say();
         };
@@ -55,7 +54,7 @@ impl Plugin for CertificateSigning {
     }
 }
 
-/// Whether a status has the same certificate and conditions. None at all is an empty list of them.
+/// Returns true if the certificate and the conditions are unchanged. Absent conditions equal an empty list.
 fn says_the_same(new: &Value, old: &Value) -> bool {
     fn conditions(request: &Value) -> &[Value] {
         view::at(request, &["status", "conditions"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_certificate_needs_a_permission_for_the_signer() {
+    async fn signing_requires_permission_for_the_signer() {
         let signed = || json!({"certificate": "AAAA"});
         let failed = || json!({"conditions": [{"type": "Failed", "status": "True"}]});
         check("status", "example.com/a", signed(), false).await;

@@ -1,5 +1,4 @@
-//! CertificateSubjectRestriction: nobody asks for a client certificate of the group that may
-//! do everything.
+//! CertificateSubjectRestriction: rejects requests for client certificates of the group `system:masters`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +15,6 @@ use super::{CERTIFICATE_SIGNING_REQUESTS, CERTIFICATES};
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MASTERS: &str = "system:masters";
 
-/// The plugin.
 pub(super) struct CertificateSubjectRestriction;
 
 impl Plugin for CertificateSubjectRestriction {
@@ -47,8 +45,7 @@ fn check(request: &Value) -> Result<(), String> {
     let base64 = view::text(request, &["spec", "request"]).replace(['\r', '\n'], "");
     let pem = STANDARD.decode(base64).map_err(|_| failed("it is not in base64"))?;
     let mut is_first = true;
-    // The first block is the request. Others are looked at because whoever signs may think
-    // otherwise of what is well formed.
+    // The first block is the request. Others are checked because the signer may parse the text differently.
     for block in Pem::iter_from_buffer(&pem) {
         let block = block.map_err(|_| failed("PEM block type must be CERTIFICATE REQUEST"))?;
         match X509CertificationRequest::from_der(&block.contents) {
@@ -62,7 +59,7 @@ fn check(request: &Value) -> Result<(), String> {
     if is_first { Err(failed("PEM block type must be CERTIFICATE REQUEST")) } else { Ok(()) }
 }
 
-/// What cannot be read here might be read by whoever signs.
+/// A group that cannot be decoded here counts as `system:masters`, because the signer might decode it.
 fn asks_for_masters(request: &X509CertificationRequest<'_>) -> bool {
     let mut groups = request.certification_request_info.subject.iter_organization();
     groups.any(|part| text(part).is_none_or(|group| group == MASTERS))
@@ -108,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_group_of_masters_is_not_for_the_asking() {
+    async fn request_for_the_masters_group_is_rejected() {
         let refused =
             "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
         check(SIGNER, pem(MASTERS), Some(refused)).await;

@@ -1,4 +1,4 @@
-//! The plugins in their order, and who of them is asked about what.
+//! The admission chain: the plugins in their order, and which of them handle a write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,15 +39,13 @@ use super::taint_nodes_by_condition::TaintNodesByCondition;
 use super::unimplemented_extensions::UnimplementedExtensions;
 use crate::authorization::Authorizer;
 
-/// The built-in plugins that are on by default, in upstream's order
-/// (`AllOrderedPlugins` in `pkg/kubeapiserver/options/plugins.go`), and `NodeRestriction`, without which
-/// nodes could write for each other. kube-apiserver does the checks of the first two before any plugin runs, and the
-/// last is our own.
+/// The built-in plugins that are on by default, in kube-apiserver's order (`AllOrderedPlugins` in
+/// `pkg/kubeapiserver/options/plugins.go`), and `NodeRestriction`, without which nodes could modify the objects of
+/// other nodes. kube-apiserver does the checks of the first two before any plugin runs, and the last is our own.
 ///
-/// Webhooks are still missing. The others that are on by default there and have no line here have nothing
-/// to do: `ClusterTrustBundleAttest` is about a kind that is not served unless a feature is turned on that
-/// is off by default, and `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` ask for such
-/// features themselves.
+/// Webhooks are not implemented yet. The other default plugins of kube-apiserver are omitted because they would have no
+/// effect: `ClusterTrustBundleAttest` is about a kind that is served only with a feature that is off by default, and
+/// `PodGroupProtection`, `PodGroupWorkloadExists` and `JobValidation` depend on such features, too.
 fn built_in(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(CreateAuthorization::new(authorizer.clone())),
@@ -74,10 +72,10 @@ fn built_in(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Vec<Arc<dyn 
     ]
 }
 
-/// What comes after everybody else: what the administrators of a cluster have written, mutating
-/// policies first, then the quota, which is charged when nobody is left to refuse. Webhooks will come
-/// after the policies of their kind. Once nobody is left to change a role, it is looked at who writes it. The last
-/// plugin only warns, of what is going to be stored.
+/// The plugins that run after those of an embedder: policies of the cluster's administrators, mutating ones first, then
+/// the quota, which is charged after all other plugins have accepted the write. Webhooks will follow the policies of
+/// their type. RBAC escalation is checked after the last change to a role. The last plugin only warns about the object
+/// that will be stored.
 fn built_in_last(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(MutatingAdmissionPolicy::new(authorizer.clone(), metrics)),
@@ -88,9 +86,9 @@ fn built_in_last(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Vec<Arc
     ]
 }
 
-/// All plugins, asked one after the other.
+/// Admission plugins, called one after the other.
 ///
-/// A write that concerns none of them costs one look into a map.
+/// A write that no plugin handles costs one map lookup.
 #[derive(Clone)]
 pub struct Chain {
     plugins: Vec<Arc<dyn Plugin>>,
@@ -101,32 +99,31 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The plugins that are on by default. The authorizer says who may approve and sign certificates, and
-    /// answers the expressions of policies.
+    /// Creates the chain of the plugins that are on by default. The authorizer decides who may approve and sign
+    /// certificates, and answers authorization checks in policy expressions.
     pub fn built_in(authorizer: &Arc<dyn Authorizer>) -> Self {
         Self::with_metrics(authorizer, &Metrics::default())
     }
 
-    /// As [`Self::built_in`], with the metrics of the plugins reported there.
+    /// Like [`Self::built_in`], with the metrics of the plugins in `metrics`.
     pub(crate) fn with_metrics(authorizer: &Arc<dyn Authorizer>, metrics: &Metrics) -> Self {
         let chain = Self::of(built_in(authorizer, metrics), built_in_last(authorizer, metrics));
         Self { metrics: Some(AdmissionMetrics::new(metrics)), ..chain }
     }
 
-    /// No plugin at all.
+    /// Creates a chain without plugins.
     pub fn empty() -> Self {
         Self::of(Vec::new(), Vec::new())
     }
 
-    /// With one more plugin. It comes after the built-in ones and those added before, but before
-    /// quotas are charged.
+    /// Appends a plugin. It runs after the built-in ones and those added before, but before policies and quotas.
     #[must_use]
     pub fn with(mut self, plugin: Arc<dyn Plugin>) -> Self {
         self.plugins.push(plugin);
         Self { metrics: self.metrics, ..Self::of(self.plugins, self.last) }
     }
 
-    /// Runs a plugin and notes its duration.
+    /// Runs a plugin and records its duration.
     async fn timed(
         &self,
         plugin: &dyn Plugin,
@@ -229,18 +226,18 @@ impl Admission for Chain {
     }
 }
 
-/// A plugin with the rules of it that can match.
+/// A plugin, with those of its rules that can match.
 #[derive(Clone)]
 struct Candidate {
     plugin: Arc<dyn Plugin>,
     rules: Vec<Rule>,
 }
 
-/// Who may be concerned, by resource. Each list is in the order of the chain.
+/// Plugins by the resource that they handle. Each list is in the order of the chain.
 #[derive(Clone)]
 struct Index {
     by_resource: HashMap<String, Vec<Candidate>>,
-    /// For resources that no rule names.
+    /// Plugins for resources that no rule names.
     otherwise: Vec<Candidate>,
 }
 
@@ -264,7 +261,7 @@ impl Index {
     }
 }
 
-/// Who may be concerned with a resource, or with those that nobody names.
+/// The plugins for a resource, or for resources that no rule names.
 fn candidates(plugins: &[(&Arc<dyn Plugin>, Vec<Rule>)], resource: Option<&str>) -> Vec<Candidate> {
     let fits = |rule: &&Rule| rule.resource().is_none() || rule.resource() == resource;
     plugins
@@ -287,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_is_upstreams() {
+    fn plugins_are_in_the_order_of_kube_apiserver() {
         let chain = Chain::built_in(&masters_only());
         let names: Vec<&str> = chain.names().collect();
         assert_eq!(
@@ -323,7 +320,7 @@ mod tests {
         );
     }
 
-    /// Writes its name onto what it sees.
+    /// Appends its name to each object that it handles.
     struct Marks(&'static str, Vec<Rule>);
 
     impl Plugin for Marks {
@@ -348,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_those_concerned_are_asked_and_in_order() {
+    async fn matching_plugins_are_called_in_order() {
         let create = [Operation::Create];
         let chain = Chain::empty()
             .with(Arc::new(Marks("a", vec![Rule::any(&create)])))
@@ -368,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn plugins_of_an_embedder_come_before_quotas() {
+    async fn plugins_of_an_embedder_run_before_quotas() {
         let chain = Chain::built_in(&masters_only()).with(Arc::new(Marks("x", Vec::new())));
         let names: Vec<&str> = chain.names().collect();
         let last = [

@@ -1,8 +1,8 @@
-//! Whoever makes an object by updating or applying it needs to be allowed to create it, too.
+//! CreateAuthorization: creating an object by an update or an apply requires permission to create it.
 //!
-//! A PUT or an apply was authorized as an update or a patch, before anybody knew that there is nothing to
-//! change yet. Upstream asks again where it has found out (`withAuthorization` in its handlers), before
-//! validating admission. A POST was allowed to create already, and is allowed again.
+//! A PUT or an apply is authorized as an update or a patch, before it is known that the object does not exist.
+//! kube-apiserver authorizes again once this is known (`withAuthorization` in its handlers), before validating
+//! admission. A POST was authorized to create already, and is authorized again.
 
 use std::sync::Arc;
 
@@ -13,13 +13,12 @@ use serde_json::Value;
 use super::plugin::{Plugin, Rule};
 use crate::authorization::{self, Authorizer, ResourceTarget, Target};
 
-/// The plugin.
 pub(super) struct CreateAuthorization {
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl CreateAuthorization {
-    /// Who may create what is what this authorizer says.
+    /// Creates the plugin; `authorizer` decides who may create.
     pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer }
     }
@@ -47,7 +46,7 @@ impl Plugin for CreateAuthorization {
                 group: &declaration.group,
                 version: write.served_version,
                 resource: &declaration.plural,
-                // A namespace is in itself.
+                // A namespace belongs to itself.
                 namespace: if is_namespace { attributes.name } else { write.namespace },
                 name: attributes.name,
                 ..ResourceTarget::default()

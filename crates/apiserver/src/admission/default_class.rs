@@ -1,4 +1,4 @@
-//! Which of several classes is the one for those who name none.
+//! Selection of the default class for objects that name none.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use coracle_meta::object::Meta;
 use serde_json::Value;
 
-/// The class that is marked as default by one of these annotations: the newest of them, and of
-/// the equally new the first by name.
+/// Returns the class that one of these annotations marks as default: the newest, and among equally new ones the first
+/// by name.
 pub(super) fn newest_default<'a>(classes: &'a [Arc<Value>], annotations: &[&str]) -> Option<&'a Value> {
     classes
         .iter()
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_wins_then_the_first_by_name() {
+    fn newest_default_class_wins_then_the_first_by_name() {
         let class = |name: &str, time: &str, value: &str| json!({"metadata": {"name": name, "creationTimestamp": time, "annotations": {"default": value}}});
         let classes = [
             class("a", "2024-01-01T00:00:00Z", "true"),

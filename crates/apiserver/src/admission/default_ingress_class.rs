@@ -1,4 +1,4 @@
-//! DefaultIngressClass: an ingress that names no class gets the one that is marked as default.
+//! DefaultIngressClass: sets the default class on ingresses that name none.
 
 use coracle_meta::object::Meta;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
@@ -12,10 +12,9 @@ use super::read;
 
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 
-/// How ingresses named their class before they had a field for it.
+/// The annotation that named the class before there was a field.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// The plugin.
 pub(super) struct DefaultIngressClass;
 
 impl Plugin for DefaultIngressClass {
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_ingresses_without_class_get_one() {
+    async fn ingress_without_class_gets_the_default() {
         let bench = Bench::new().await;
         let plain = json!({"metadata": {"name": "i"}, "spec": {}});
         check(&bench, plain.clone(), None).await;

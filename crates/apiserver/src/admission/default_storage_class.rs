@@ -1,4 +1,4 @@
-//! DefaultStorageClass: a claim that names no class gets the one that is marked as default.
+//! DefaultStorageClass: sets the default class on persistent volume claims that name none.
 
 use coracle_meta::object::Meta;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
@@ -13,10 +13,9 @@ use super::{PERSISTENT_VOLUME_CLAIMS, read};
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
-/// How claims named their class before they had a field for it.
+/// The annotation that named the class before there was a field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The plugin.
 pub(super) struct DefaultStorageClass;
 
 impl Plugin for DefaultStorageClass {
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_claims_without_class_get_one() {
+    async fn claim_without_class_gets_the_default() {
         let bench = Bench::new().await;
         let plain = json!({"metadata": {"name": "c"}, "spec": {}});
         check(&bench, plain.clone(), None).await;

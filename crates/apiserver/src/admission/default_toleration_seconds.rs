@@ -1,4 +1,4 @@
-//! DefaultTolerationSeconds: for how long a pod stays on a node that no longer answers.
+//! DefaultTolerationSeconds: limits how long a pod stays on a node that is not ready or unreachable.
 
 use coracle_registry::Result;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
@@ -10,10 +10,9 @@ use super::{PODS, read};
 
 const TOLERATION_S: i64 = 300;
 
-/// The taints of a node that does not answer, in the order in which they are tolerated.
+/// Taints of a node that does not respond, in the order of the added tolerations.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// The plugin.
 pub(super) struct DefaultTolerationSeconds;
 
 impl Plugin for DefaultTolerationSeconds {
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_is_not_tolerated_is_added() {
+    async fn missing_tolerations_are_added() {
         check(json!([]), &TAINTS).await;
         check(json!([{"key": TAINTS[0], "operator": "Exists"}]), &TAINTS[1..]).await;
         check(json!([{"key": TAINTS[0], "operator": "Exists", "effect": "NoSchedule"}]), &TAINTS).await;

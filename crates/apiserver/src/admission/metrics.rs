@@ -1,11 +1,11 @@
-//! Durations of admission, under kube-apiserver's names.
+//! Durations of admission, under kube-apiserver's metric names.
 
 use std::time::Duration;
 
 use coracle_base::metrics::{Buckets, Histograms, Metrics, Summaries};
 use coracle_registry::admission::Operation;
 
-/// The two steps of admission.
+/// The phases of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Admit,

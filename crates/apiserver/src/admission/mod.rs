@@ -1,8 +1,7 @@
-//! Who else has a say in writes: the built-in admission plugins, and those of an embedder.
+//! Admission control: the built-in admission plugins, and those of an embedder.
 //!
-//! A rule of admission is one file here and one line in `chain`. Each is a [`Plugin`], says
-//! which writes concern it, and is asked about no others. What a kind itself demands is not
-//! admission: that is in the registry, with the kind.
+//! Each plugin is one file here and one line in `chain`. A [`Plugin`] declares the writes that it handles, and is
+//! called for no others. Validation that belongs to a kind is not admission: it is in the registry, with the kind.
 
 mod certificate_approval;
 mod certificate_signing;
@@ -47,7 +46,7 @@ pub use coracle_registry::{Error, Result, view};
 pub use pass::Pass;
 pub use plugin::{Plugin, Rule, forbidden, nothing_to_say};
 
-// Names that several plugins need.
+// Names that several plugins use.
 const PODS: &str = "pods";
 const PERSISTENT_VOLUME_CLAIMS: &str = "persistentvolumeclaims";
 const CERTIFICATES: &str = "certificates.k8s.io";

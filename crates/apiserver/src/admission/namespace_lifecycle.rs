@@ -1,12 +1,12 @@
-//! NamespaceLifecycle: nothing new in a namespace that is not there or is going, and no end
-//! of the namespaces that every cluster needs.
+//! NamespaceLifecycle: rejects creation in a namespace that does not exist or is being deleted, and deletion of the
+//! namespaces that every cluster needs.
 //!
-//! The namespace's state is a condition of the create's transaction: a namespace that begins to go, or is gone,
-//! between admission and the commit refuses the create with the same error as before. Its content is complete from
-//! the moment in which it is Terminating, so the namespace controller leaves nothing behind.
+//! The state of the namespace is a condition of the create transaction: if the namespace terminates or is deleted
+//! between admission and the commit, the create fails with the same error as before. From the moment that the namespace
+//! is Terminating its content is complete, so the namespace controller misses no object.
 //!
-//! Updates and deletions are admitted whatever became of the namespace: otherwise nobody could remove the finalizers
-//! of objects that outlived it. (kube-apiserver answers updates in a namespace that does not exist with 404.)
+//! Updates and deletions are admitted in any state of the namespace: otherwise the finalizers of objects that outlived
+//! it could not be removed. (kube-apiserver answers updates in a namespace that does not exist with 404.)
 
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
@@ -17,10 +17,9 @@ use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, name_of};
 
-/// Namespaces that nobody deletes.
+/// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// The plugin.
 pub(super) struct NamespaceLifecycle;
 
 impl Plugin for NamespaceLifecycle {
@@ -28,7 +27,7 @@ impl Plugin for NamespaceLifecycle {
         "NamespaceLifecycle"
     }
 
-    /// Subresources too: what is created there, such as a binding, is in a namespace.
+    /// Includes subresources: objects created by them, such as bindings, are in a namespace, too.
     fn mutates(&self) -> Vec<Rule> {
         vec![Rule::any(&[Operation::Create]).of_subresource("*")]
     }
@@ -63,7 +62,7 @@ impl Plugin for NamespaceLifecycle {
 
 async fn check(attributes: &Attributes<'_>, object: &Value) -> Result<()> {
     let declaration = attributes.write.kind.declaration();
-    // Whether a namespace exists is nothing that asking for permissions should tell.
+    // A permission check must not reveal whether a namespace exists.
     if declaration.scope == Scope::Cluster || declaration.plural == "localsubjectaccessreviews" {
         return Ok(());
     }
@@ -74,15 +73,15 @@ async fn check(attributes: &Attributes<'_>, object: &Value) -> Result<()> {
         namespace: namespace.to_owned(),
     };
     if IMMORTAL.contains(&namespace) {
-        // They never become Terminating, so what was read now still holds at the commit. They are also the busiest,
-        // and the ones for which a condition would cost a read: they are not stored in most clusters.
+        // Immortal namespaces never become Terminating, so the state read now still holds at the commit. They are also
+        // the busiest, and the ones for which a condition would cost a read: they are not stored in most clusters.
         let found = attributes.cluster.find(&Namespace, "", namespace).await?;
         return content.judge(found.as_deref());
     }
     attributes.require(&Namespace, "", namespace, move |found| content.judge(found)).await
 }
 
-/// A new object of a namespace.
+/// A new object in a namespace.
 struct NewContent {
     resource: GroupResource,
     name: String,
@@ -90,7 +89,7 @@ struct NewContent {
 }
 
 impl NewContent {
-    /// Refuses the object unless its namespace exists and is not being deleted.
+    /// Rejects the object unless its namespace exists and is not being deleted.
     fn judge(&self, namespace: Option<&Value>) -> Result<()> {
         let refusal = match namespace {
             None => Status::namespace_not_found(&self.namespace),
@@ -117,13 +116,13 @@ mod tests {
     use super::*;
     use crate::status::Refusal;
 
-    /// A configuration map in whatever namespace the test uses.
+    /// A ConfigMap in the namespace of the test.
     fn config_map() -> Value {
         json!({"metadata": {"name": "a"}})
     }
 
     #[tokio::test]
-    async fn the_namespace_must_be_there_and_stay() {
+    async fn create_requires_an_active_namespace() {
         let bench = Bench::new().await;
         assert!(bench.admit_new(NamespaceLifecycle, &ConfigMap, config_map()).await.is_ok());
         bench.delete(&Namespace, "default").await;
@@ -151,7 +150,7 @@ mod tests {
         assert!(bench.admit(&chain, &Namespace, Operation::Delete, other).await.is_ok());
     }
 
-    /// Something that happens to the namespace `n`.
+    /// A change of the namespace `n`.
     type Event = for<'a> fn(&'a Bench) -> BoxFuture<'a, ()>;
 
     fn terminate(bench: &Bench) -> BoxFuture<'_, ()> {
@@ -169,7 +168,7 @@ mod tests {
         Box::pin(bench.update(&Namespace, "n", "", |it| it["metadata"]["labels"]["team"] = "a".into()))
     }
 
-    /// Lets something happen once, between the admission of a ConfigMap and its commit.
+    /// Runs an event once, between the admission of a ConfigMap and its commit.
     struct BeforeCommit {
         bench: Arc<Bench>,
         event: Mutex<Option<Event>>,
@@ -200,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A cluster with the namespace `n`, in which something happens before the commit of the next ConfigMap.
+    /// A cluster with the namespace `n`, and an event that runs before the commit of the next ConfigMap.
     async fn raced(event: Event) -> Cluster {
         let registry = Registry::in_memory();
         registry.bootstrap(&ServerInfo::default()).await.unwrap();
@@ -212,7 +211,7 @@ mod tests {
         registry.with_admission(Arc::new(chain)).cluster("default").unwrap()
     }
 
-    /// Creates a ConfigMap in `n`, by POST or by apply, and returns the message of the refusal.
+    /// Creates a ConfigMap in `n`, by POST or by apply, and returns the error message.
     async fn create(cluster: &Cluster, by_apply: bool) -> Option<String> {
         let write = Write { namespace: "n", ..write(&ConfigMap, "v1", "") };
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn create_committed_after_its_namespace_terminates_is_refused() {
+    async fn create_committed_after_its_namespace_terminates_is_rejected() {
         for by_apply in [false, true] {
             let refused = create(&raced(terminate).await, by_apply).await;
             let message = "configmaps \"a\" is forbidden: unable to create new content in namespace n \

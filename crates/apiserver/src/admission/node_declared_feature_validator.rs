@@ -1,4 +1,4 @@
-//! NodeDeclaredFeatureValidator: a running pod changes only in ways that its node knows.
+//! NodeDeclaredFeatureValidator: rejects updates of a running pod that need a feature its node does not declare.
 
 use coracle_api::usage::amounts;
 use coracle_meta::object::Meta;
@@ -13,7 +13,6 @@ use super::plugin::{Plugin, Rule, forbidden};
 const RESIZES_INIT_CONTAINERS: &str = "InPlacePodVerticalScalingInitContainers";
 const RESIZES_WHOLE_PODS: &str = "InPlacePodLevelResourcesVerticalScaling";
 
-/// The plugin.
 pub(super) struct NodeDeclaredFeatureValidator;
 
 impl Plugin for NodeDeclaredFeatureValidator {
@@ -54,7 +53,7 @@ impl Plugin for NodeDeclaredFeatureValidator {
     }
 }
 
-/// What a node must know to follow a change. Nothing, as long as the generation stays.
+/// The features that a node needs for an update. None as long as the generation is unchanged.
 fn needed(pod: &Value, old: &Value) -> Vec<&'static str> {
     if Meta::of(pod).generation() == Meta::of(old).generation() {
         return Vec::new();
@@ -73,7 +72,7 @@ fn needed(pod: &Value, old: &Value) -> Vec<&'static str> {
     needed
 }
 
-/// Whether the `resources` of two objects differ.
+/// Returns true if the `resources` of two objects differ.
 fn differ(new: Option<&Value>, old: Option<&Value>) -> bool {
     let side = |object: Option<&Value>, side| {
         object.map(|object| amounts(object, &["resources", side])).unwrap_or_default()
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_node_knows_what_a_change_needs() {
+    async fn update_requires_features_declared_by_the_node() {
         let bench = Bench::new().await;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
         bench.create(&Node, node).await;

@@ -1,67 +1,67 @@
-//! Asking again: those who change objects may want to see what others changed after them.
+//! Reinvocation: mutating policies may run again after later plugins have changed the object.
 //!
-//! Everybody is asked once, in order. If a policy has changed the object, everybody is asked once
-//! more; of the policies only those that want it, and only if something changed after they spoke.
+//! All plugins run once, in order. If a policy has changed the object, all run a second time; of the policies only
+//! those with `reinvocationPolicy: IfNeeded`, and only if the object changed after they ran.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-/// One time of asking everybody.
+/// The state of one pass through the mutating plugins.
 #[derive(Debug, Default)]
 pub struct Pass {
-    again: bool,
+    is_second: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    wanted: bool,
-    /// Those who want to be asked again, and have spoken since the last change.
-    spoken: BTreeSet<String>,
-    /// Those after whom something has changed.
+    is_wanted: bool,
+    /// Reinvocable policies that have run since the last change.
+    ran: BTreeSet<String>,
+    /// Reinvocable policies after which the object has changed.
     due: BTreeSet<String>,
-    /// The object when the last of them had spoken.
-    left: Option<Value>,
+    /// The object when the last policy had run.
+    last_object: Option<Value>,
 }
 
 impl Pass {
-    /// The second time, if one is wanted.
+    /// The second pass, if a policy changed the object in the first.
     pub(super) fn next(self) -> Option<Self> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (!self.again && state.wanted)
-            .then(|| Self { again: true, state: Mutex::new(State { wanted: false, ..state }) })
+        (!self.is_second && state.is_wanted)
+            .then(|| Self { is_second: true, state: Mutex::new(State { is_wanted: false, ..state }) })
     }
 
-    /// Takes note of the object as one finds it who may want to be asked again.
-    pub(super) fn enter(&self, object: &Value) {
+    /// Compares the object, before policies run, with its state after the former pass.
+    pub(super) fn begin_policies(&self, object: &Value) {
         let mut state = self.lock();
-        if self.again && state.left.as_ref().is_some_and(|left| left != object) {
-            state.all_due();
+        if self.is_second && state.last_object.as_ref().is_some_and(|last_object| last_object != object) {
+            state.set_all_due();
         }
     }
 
-    /// Whether somebody is to be asked: the first time everybody is.
-    pub(super) fn is_due(&self, who: &str) -> bool {
-        !self.again || self.lock().due.contains(who)
+    /// Returns true if a policy must run: in the first pass all must.
+    pub(super) fn is_due(&self, policy: &str) -> bool {
+        !self.is_second || self.lock().due.contains(policy)
     }
 
-    /// Somebody has spoken.
-    pub(super) fn spoke(&self, who: String, changed: bool, wants_more: bool) {
+    /// Records that a policy has run.
+    pub(super) fn record_run(&self, policy: String, changed: bool, is_reinvocable: bool) {
         let mut state = self.lock();
         if changed {
-            state.all_due();
-            state.wanted = true;
+            state.set_all_due();
+            state.is_wanted = true;
         }
-        if wants_more {
-            state.spoken.insert(who);
+        if is_reinvocable {
+            state.ran.insert(policy);
         }
     }
 
-    /// Takes note of the object as one leaves it.
-    pub(super) fn leave(&self, object: &Value) {
-        self.lock().left = Some(object.clone());
+    /// Records the object after the policies have run.
+    pub(super) fn end_policies(&self, object: &Value) {
+        self.lock().last_object = Some(object.clone());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -70,9 +70,9 @@ impl Pass {
 }
 
 impl State {
-    fn all_due(&mut self) {
-        let spoken = std::mem::take(&mut self.spoken);
-        self.due.extend(spoken);
+    fn set_all_due(&mut self) {
+        let ran = std::mem::take(&mut self.ran);
+        self.due.extend(ran);
     }
 }
 
@@ -83,36 +83,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_are_asked_again_after_whom_something_changed() {
+    fn second_pass_runs_policies_after_which_the_object_changed() {
         let pass = Pass::default();
-        pass.enter(&json!({}));
-        pass.spoke("early".into(), true, true);
-        pass.spoke("content".into(), false, false);
-        pass.spoke("late".into(), true, true);
-        pass.leave(&json!({"a": 1}));
-        let again = pass.next().unwrap();
-        again.enter(&json!({"a": 1}));
-        assert!(again.is_due("early"));
-        assert!(!again.is_due("content") && !again.is_due("late"));
-        again.spoke("early".into(), true, true);
-        assert!(again.next().is_none(), "nobody is asked a third time");
+        pass.begin_policies(&json!({}));
+        pass.record_run("early".into(), true, true);
+        pass.record_run("content".into(), false, false);
+        pass.record_run("late".into(), true, true);
+        pass.end_policies(&json!({"a": 1}));
+        let second = pass.next().unwrap();
+        second.begin_policies(&json!({"a": 1}));
+        assert!(second.is_due("early"));
+        assert!(!second.is_due("content") && !second.is_due("late"));
+        second.record_run("early".into(), true, true);
+        assert!(second.next().is_none(), "there is no third pass");
     }
 
     #[test]
-    fn what_others_change_makes_all_due() {
+    fn change_by_another_plugin_reinvokes_all_policies() {
         let pass = Pass::default();
-        pass.spoke("one".into(), true, true);
-        pass.leave(&json!({"a": 1}));
-        let again = pass.next().unwrap();
-        assert!(!again.is_due("one"));
-        again.enter(&json!({"a": 2}));
-        assert!(again.is_due("one"));
+        pass.record_run("one".into(), true, true);
+        pass.end_policies(&json!({"a": 1}));
+        let second = pass.next().unwrap();
+        assert!(!second.is_due("one"));
+        second.begin_policies(&json!({"a": 2}));
+        assert!(second.is_due("one"));
     }
 
     #[test]
-    fn without_changes_nobody_is_asked_again() {
+    fn there_is_no_second_pass_without_changes() {
         let pass = Pass::default();
-        pass.spoke("one".into(), false, true);
+        pass.record_run("one".into(), false, true);
         assert!(pass.next().is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaimResize: a claim grows only where its class says that volumes can.
+//! PersistentVolumeClaimResize: a claim may grow only if its storage class allows volume expansion.
 
 use coracle_api::usage::storage_class;
 use coracle_meta::quantity::Quantity;
@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::PERSISTENT_VOLUME_CLAIMS;
 use super::plugin::{Plugin, Rule, forbidden};
 
-/// The plugin.
 pub(super) struct PersistentVolumeClaimResize;
 
 impl Plugin for PersistentVolumeClaimResize {
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn growth_is_for_bound_claims_of_a_class_that_allows_it() {
+    async fn growth_requires_a_bound_claim_and_an_expandable_class() {
         let bench = Bench::new().await;
         for (name, allowed) in [("grows", true), ("stays", false)] {
             let class = json!({

@@ -1,4 +1,4 @@
-//! What a plugin is: a name, the writes that concern it, and what it has to say.
+//! The interface of admission plugins.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,13 @@ use serde_json::Value;
 
 use super::pass::Pass;
 
-/// Has a say in the writes that concern it.
+/// An admission plugin, called for the writes that it declares.
 ///
-/// A plugin may change what is to be written, in [`Plugin::mutate`], or refuse it, in either
-/// method. All mutation comes before all validation, so whoever validates sees what will be
-/// stored. Both are asked again when another writer was faster, so they must not count on
-/// being asked once.
+/// A plugin may change the object, in [`Plugin::mutate`], or reject the write, in either method. All mutation comes
+/// before all validation, so validating plugins see the object as it will be stored. Both methods run again if another
+/// write was committed first, so they must not rely on being called once.
 ///
-/// The plugins of an embedder go into the chain by [`Chain::with`](super::Chain::with):
+/// [`Chain::with`](super::Chain::with) adds a plugin of an embedder:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,21 +58,21 @@ use super::pass::Pass;
 /// assert!(chain.names().any(|name| name == "CostCenter"));
 /// ```
 pub trait Plugin: Send + Sync {
-    /// How people call it.
+    /// The name of the plugin, in the chain and in metrics.
     fn name(&self) -> &str;
 
-    /// Which writes it may change. Asked once.
+    /// The writes that it may change. Called once.
     fn mutates(&self) -> Vec<Rule> {
         Vec::new()
     }
 
-    /// Which writes it looks at once nothing changes any more. Asked once.
+    /// The writes that it validates, after all mutation. Called once.
     fn validates(&self) -> Vec<Rule> {
         Vec::new()
     }
 
-    /// Changes what is to be written, or refuses it. Objects have their defaults; what is
-    /// added here has to bring its own.
+    /// Changes the object or rejects the write. The object has its defaults; the plugin must set defaults in what it
+    /// adds.
     fn mutate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
@@ -84,7 +83,7 @@ pub trait Plugin: Send + Sync {
         nothing_to_say()
     }
 
-    /// The same, for those who want to be asked again if others change the object after them.
+    /// Like [`mutate`](Self::mutate), for plugins that run again if later plugins change the object.
     fn mutate_in<'a>(
         &'a self,
         pass: &'a Pass,
@@ -96,7 +95,7 @@ pub trait Plugin: Send + Sync {
         self.mutate(attributes, object, warnings)
     }
 
-    /// Refuses what may not be written. For a deletion, the object is the one that goes.
+    /// Rejects writes. For a deletion, `object` is the one to be deleted.
     fn validate<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
@@ -108,12 +107,12 @@ pub trait Plugin: Send + Sync {
     }
 }
 
-/// The answer of a plugin that lets a write pass as it is.
+/// The result of a plugin that accepts a write unchanged.
 pub fn nothing_to_say<'a>() -> BoxFuture<'a, Result<()>> {
     Box::pin(std::future::ready(Ok(())))
 }
 
-/// Writes that concern a plugin. In each place, `*` stands for anything.
+/// Selects the writes that a plugin handles. In each field, `*` matches everything.
 #[derive(Clone, Debug)]
 pub struct Rule {
     group: Cow<'static, str>,
@@ -144,14 +143,14 @@ impl Rule {
         Self::new(ANYTHING, ANYTHING, operations)
     }
 
-    /// Writes of a subresource instead.
+    /// Restricts the rule to a subresource, `*` for all including none.
     #[must_use]
     pub fn of_subresource(mut self, subresource: impl Into<Cow<'static, str>>) -> Self {
         self.subresource = subresource.into();
         self
     }
 
-    /// The one resource this is about, if it is one.
+    /// The resource of the rule, unless it matches all.
     pub(super) fn resource(&self) -> Option<&str> {
         Some(&*self.resource).filter(|resource| *resource != ANYTHING)
     }
@@ -166,13 +165,13 @@ impl Rule {
     }
 }
 
-/// The refusal of a write, with its reason.
+/// The error that rejects a write with 403 and a message.
 pub fn forbidden(attributes: &Attributes<'_>, object: &Value, message: impl Into<String>) -> Error {
     let subject = Subject::of(attributes.write.kind.declaration(), name_of(attributes, object));
     Error::Forbidden { subject: Box::new(subject), message: message.into() }
 }
 
-/// The name of an object as far as it is known: it may not have been generated yet.
+/// The name of the object, or its `generateName` if the name has not been generated yet.
 pub(super) fn name_of<'a>(attributes: &'a Attributes<'_>, object: &'a Value) -> &'a str {
     let meta = Meta::of(object);
     [attributes.name, meta.name(), meta.generate_name()]

@@ -1,4 +1,4 @@
-//! PodResizeValidator: a pod is resized only to what its node can ever give.
+//! PodResizeValidator: rejects resizing a pod beyond what its node can allocate.
 
 use coracle_api::usage::amounts;
 use coracle_api::usage::pod::{Basis, Side, of_pod};
@@ -17,7 +17,6 @@ const OS_LABEL: &str = "kubernetes.io/os";
 const UNSUPPORTED_PLATFORM: &str = "UnsupportedPlatform";
 const NODE_CAPACITY: &str = "NodeCapacity";
 
-/// The plugin.
 pub(super) struct PodResizeValidator;
 
 impl Plugin for PodResizeValidator {
@@ -38,7 +37,7 @@ impl Plugin for PodResizeValidator {
         Box::pin(async move {
             let name = view::text(pod, &["spec", "nodeName"]);
             let generation = |pod| Meta::of(pod).generation();
-            // What is wanted changes only together with the generation.
+            // Desired resources change only together with the generation.
             if name.is_empty() || attributes.old.is_none_or(|old| generation(old) == generation(pod)) {
                 return Ok(());
             }
@@ -59,7 +58,7 @@ fn refusal(attributes: &Attributes<'_>, message: &str, cause: &str) -> Error {
     Error::Refused(Box::new(status.with_cause(Cause::new(cause, "", ""))))
 }
 
-/// What is wrong, and how programs are told.
+/// The error message and its machine-readable cause.
 fn fault(pod: &Value, node: &Value) -> Option<(String, &'static str)> {
     if let Some(system) = Meta::of(node).label(OS_LABEL).filter(|system| *system != "linux") {
         let name = view::name(node);
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_fits_its_node() {
+    async fn resize_must_fit_the_allocatable_resources_of_the_node() {
         let bench = Bench::new().await;
         for (name, system) in [("small", "linux"), ("other", "windows")] {
             let node = json!({

@@ -1,7 +1,6 @@
-//! PodTopologyLabels: a pod is told in which zone and region its node is, by labels.
+//! PodTopologyLabels: copies the zone and region labels of a node to its pods.
 //!
-//! They are put onto the binding, from where they reach the pod, or onto a pod that names its
-//! node itself.
+//! The labels are set on the binding, from where they reach the pod, or on a pod that is created with a node name.
 
 use coracle_meta::object::MetaMut;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
@@ -14,7 +13,6 @@ use super::plugin::{Plugin, Rule};
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// The plugin.
 pub(super) struct PodTopologyLabels;
 
 impl Plugin for PodTopologyLabels {
@@ -38,7 +36,7 @@ impl Plugin for PodTopologyLabels {
             if name.is_empty() {
                 return Ok(());
             }
-            // A node that is not there yet is no reason to refuse.
+            // A missing node is not an error.
             let Some(labels) = attributes.cluster.find_labels(&Node, "", name).await? else { return Ok(()) };
             let Some(mut meta) = MetaMut::of(object) else { return Ok(()) };
             for (label, value) in labels.iter().filter(|(label, _)| LABELS.contains(&label.as_str())) {
@@ -77,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_binding_brings_the_labels_of_the_node() {
+    async fn binding_gets_the_labels_of_the_node() {
         let bench = bench().await;
         let bind = async |target: Value| {
             let binding = json!({"metadata": {"name": "p"}, "target": target});
@@ -91,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_does_the_node_a_pod_names_itself() {
+    async fn pod_created_with_a_node_name_gets_the_labels() {
         let bench = bench().await;
         let pod = json!({"metadata": {"name": "p", "labels": {LABELS[1]: "x", "a": "b"}}, "spec": {"nodeName": "node"}});
         let pod = bench.admit_new(PodTopologyLabels, &Pod, pod).await.unwrap();

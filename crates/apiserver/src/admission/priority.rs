@@ -1,5 +1,4 @@
-//! Priority: what the priority class of a pod says becomes the pod's own, and only one class
-//! is for pods that name none.
+//! Priority: sets the priority of a pod from its priority class, and allows only one default class.
 
 use std::sync::Arc;
 
@@ -11,10 +10,9 @@ use serde_json::Value;
 use super::plugin::{Plugin, Rule, forbidden};
 use super::{PODS, read};
 
-/// The priority of pods when no class is for all.
+/// The priority of pods without a class if there is no default class.
 const DEFAULT_PRIORITY: i64 = 0;
 
-/// The plugin.
 pub(super) struct Priority;
 
 impl Plugin for Priority {
@@ -56,7 +54,7 @@ impl Plugin for Priority {
     }
 }
 
-/// Clients that do not know the fields leave them out when they write a pod back.
+/// Copies the computed fields from the stored pod: clients that do not know the fields omit them in updates.
 fn keep(pod: &mut Value, old: &Value) {
     for field in ["priority", "preemptionPolicy"] {
         let path = ["spec", field];
@@ -92,7 +90,7 @@ async fn resolve(attributes: &Attributes<'_>, pod: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// What a pod says of itself must be what its class says.
+/// Rejects a pod whose own priority or preemption policy differs from that of its class.
 fn check_own(attributes: &Attributes<'_>, pod: &Value, priority: i64, policy: &str) -> Result<()> {
     if let Some(own) = view::integer(pod, &["spec", "priority"]).filter(|own| *own != priority) {
         let message = format!(
@@ -130,7 +128,7 @@ async fn check_default(attributes: &Attributes<'_>, class: &Value) -> Result<()>
     }
 }
 
-/// The class for pods that name none. Two writers at once may have made two; the lower counts.
+/// Returns the default class. Concurrent creates may have stored two; then the one with the lower value counts.
 async fn default_class(attributes: &Attributes<'_>) -> Result<Option<Arc<Value>>> {
     let classes = attributes.cluster.find_all(&PriorityClass, "").await?;
     Ok(classes
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_class_of_a_pod_says_its_priority() {
+    async fn pod_gets_the_priority_of_its_class() {
         let bench = Bench::new().await;
         check(&bench, json!({}), Ok(json!([null, 0, "PreemptLowerPriority"]))).await;
         let mut high = class("high", 1000, false);
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_may_not_say_otherwise() {
+    async fn pod_with_another_priority_than_its_class_is_rejected() {
         let bench = Bench::new().await;
         let unknown = "no PriorityClass with name none was found";
         check(&bench, json!({"priorityClassName": "none"}), Err(unknown)).await;
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn updates_keep_what_was_computed() {
+    async fn update_keeps_computed_fields() {
         let bench = Bench::new().await;
         let old = json!({"spec": {"priority": 3, "preemptionPolicy": "Never"}});
         let new = bench.admit_update(Priority, &Pod, "", &old, json!({"spec": {}})).await;
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_class_is_the_default() {
+    async fn second_default_class_is_rejected() {
         let bench = Bench::new().await;
         assert!(bench.admit_new(Priority, &PriorityClass, class("a", 1, true)).await.is_ok());
         bench.create(&PriorityClass, class("a", 1, true)).await;

@@ -1,9 +1,9 @@
-//! Nobody gives away what they do not have: whoever writes a role must hold all that it allows, or may
-//! `escalate` it, and whoever writes a binding must hold all that its role allows, or may `bind` it.
+//! RBACEscalation: prevents privilege escalation. A user who writes a role must hold all its permissions, or may
+//! `escalate` it; a user who writes a binding must hold all permissions of the role, or may `bind` it.
 //!
-//! Upstream has this around the storage of roles and bindings (`pkg/registry/rbac/*/policybased`), where
-//! it sees what all mutation has made of them and comes before validation; so it is the last of those who
-//! may change something. It asks what is stored, and not what was known a moment ago.
+//! kube-apiserver checks this in the storage of roles and bindings (`pkg/registry/rbac/*/policybased`), after all
+//! mutation and before validation; so this is the last mutating plugin. It reads the stored roles instead of the cached
+//! ones of the authorizer, which may be stale.
 
 use std::sync::Arc;
 
@@ -16,22 +16,21 @@ use coracle_registry::{Error, Identity, Kind, Result, Subject, view};
 use serde_json::{Value, json};
 
 use super::plugin::{Plugin, Rule, nothing_to_say};
-use crate::authorization::rbac::{GROUP, Index, RoleRef, list, shown};
+use crate::authorization::rbac::{GROUP, Index, RoleRef, compact_rules, list};
 use crate::authorization::{self, Authorizer, ResourceTarget, Target, is_master};
 
-/// What garbage collection changes of an object before it deletes it.
+/// Metadata that the garbage collector changes before it deletes an object.
 const OF_GARBAGE_COLLECTION: [&str; 4] = ["ownerReferences", "finalizers", "selfLink", "managedFields"];
 
-/// Stands for everything in rules.
+/// The wildcard of rules.
 const ALL: &str = "*";
 
-/// The plugin.
 pub(super) struct RbacEscalation {
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl RbacEscalation {
-    /// Who may `escalate` and `bind` is what this authorizer says.
+    /// Creates the plugin; `authorizer` decides who may `escalate` and `bind`.
     pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer }
     }
@@ -50,7 +49,7 @@ impl RbacEscalation {
             version: ALL,
             resource: &write.kind.declaration().plural,
             namespace: write.namespace,
-            // A new object has no name that somebody could have been trusted with.
+            // The name of a new object is not considered, so `escalate` on a single name does not apply to it.
             name: if attributes.operation == Operation::Create { "" } else { attributes.name },
             ..ResourceTarget::default()
         };
@@ -59,7 +58,7 @@ impl RbacEscalation {
         }
         let held = Held::by(attributes).await?;
         held.confirm(rules(role)).map_err(|why| forbidden(attributes, role, why))?;
-        // An aggregated role can become anything.
+        // The rules of an aggregated role can become anything.
         if aggregates(role) || attributes.old.is_some_and(aggregates) {
             let why = "must have cluster-admin privileges to use the aggregationRule".to_owned();
             held.confirm(&everything()).map_err(|_| forbidden(attributes, role, why))?;
@@ -89,7 +88,7 @@ impl RbacEscalation {
             return Ok(());
         }
         let Some(role) = attributes.cluster.find(role_kind, place, &name).await? else {
-            // Upstream says so of what is being written.
+            // kube-apiserver reports the missing role with the kind that is being written.
             return Err(Error::NotFound(Box::new(Subject::of(attributes.write.kind.declaration(), &name))));
         };
         let confirmed = Held::by(attributes).await?.confirm(rules(&role));
@@ -133,7 +132,7 @@ impl Plugin for RbacEscalation {
     }
 }
 
-/// What whoever writes may do.
+/// The permissions of the requester.
 struct Held<'a> {
     requester: &'a Identity,
     rules: Vec<Value>,
@@ -148,7 +147,7 @@ impl<'a> Held<'a> {
         Ok(Self { requester, rules, error })
     }
 
-    /// Whether these rules give nothing more, or what they give, in upstream's words.
+    /// Checks that these rules grant nothing more; the error lists the missing permissions, with kube-apiserver's text.
     fn confirm(&self, rules: &[Value]) -> Result<(), String> {
         let missing = missing(&self.rules, rules);
         if missing.is_empty() {
@@ -157,7 +156,7 @@ impl<'a> Held<'a> {
         let (user, groups) = (quoted(&self.requester.name), list(&self.requester.groups));
         let mut message = format!(
             "user {user} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{}",
-            shown(&missing).join("\n")
+            compact_rules(&missing).join("\n")
         );
         if !self.error.is_empty() {
             message.push_str(&format!("; resolution errors: [{}]", self.error));
@@ -186,7 +185,7 @@ fn everything() -> [Value; 2] {
     ]
 }
 
-/// Whether nothing has changed but what garbage collection changes.
+/// Returns true if the garbage collector's metadata is all that changed.
 fn is_only_collected(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

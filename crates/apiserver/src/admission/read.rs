@@ -1,9 +1,9 @@
-//! Reaching into objects.
+//! Accessors for fields of objects.
 
 use coracle_registry::view;
 use serde_json::Value;
 
-/// The field of an object at a path, made where it is absent.
+/// Returns the field at a path; creates it if it is absent.
 pub(super) fn entry<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Value {
     path.iter().fold(object, |value, name| {
         if !value.is_object() {
@@ -13,7 +13,7 @@ pub(super) fn entry<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Value {
     })
 }
 
-/// Appends to the list of an object at a path.
+/// Appends to the list at a path.
 pub(super) fn push(object: &mut Value, path: &[&str], item: Value) {
     match entry(object, path) {
         Value::Array(items) => items.push(item),
@@ -21,7 +21,7 @@ pub(super) fn push(object: &mut Value, path: &[&str], item: Value) {
     }
 }
 
-/// The items of a list at a path, for changing them.
+/// Returns the items of the list at a path, for modification.
 pub(super) fn items_mut<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut [Value] {
     if view::items(object, path).is_empty() {
         return &mut [];

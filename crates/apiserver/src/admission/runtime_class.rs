@@ -1,4 +1,4 @@
-//! RuntimeClass: what the runtime of a pod costs and where it can run is said by its class.
+//! RuntimeClass: sets the overhead and the scheduling constraints of a pod from its runtime class.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match Runtime
 const OWN_OVERHEAD: &str =
     "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
 
-/// The plugin.
 pub(super) struct RuntimeClass;
 
 impl Plugin for RuntimeClass {
@@ -69,7 +68,7 @@ async fn class_of(attributes: &Attributes<'_>, pod: &Value) -> Result<Option<Arc
     let Some(name) = view::at(pod, &["spec", "runtimeClassName"]).and_then(Value::as_str) else {
         return Ok(None);
     };
-    // kube-apiserver asks a client, which rejects such names.
+    // kube-apiserver reads the class by a client, which rejects such names.
     let faults = path_segment_name(name);
     if !faults.is_empty() {
         return Err(Error::Unspecific(format!("invalid resource name {name:?}: [{}]", faults.join(" "))));
@@ -121,13 +120,13 @@ fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Both lists, without what another of them says already.
+/// Concatenates tolerations, without those that another toleration of the result covers.
 fn merge(own: &[Value], further: &[Value]) -> Vec<Value> {
     let all: Vec<&Value> = own.iter().chain(further).collect();
     let mut merged: Vec<Value> = Vec::new();
     for (index, toleration) in all.iter().enumerate() {
         let said_before = merged.iter().any(|other| covers(other, toleration));
-        // Of two equal ones, the first is kept.
+        // Of two equal tolerations, the first is kept.
         let said_later =
             all[index + 1..].iter().any(|other| other != toleration && covers(other, toleration));
         if !said_before && !said_later {
@@ -137,7 +136,7 @@ fn merge(own: &[Value], further: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Whether a toleration tolerates all that another does.
+/// Returns true if one toleration tolerates everything that another does.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     let field = |toleration, name: &str| view::text(toleration, &[name]).to_owned();
     let seconds = |toleration| view::integer(toleration, &["tolerationSeconds"]);
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_class_says_what_running_costs_and_where() {
+    async fn pod_gets_overhead_and_scheduling_of_its_class() {
         let bench = bench().await;
         let overhead = json!({"cpu": "10m", "memory": "16Mi"});
         let class = json!({"key": "k", "operator": "Exists"});
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_may_not_say_otherwise() {
+    async fn pod_with_other_overhead_than_its_class_is_rejected() {
         let bench = bench().await;
         let missing = "pod rejected: RuntimeClass \"none\" not found";
         check(&bench, json!({"runtimeClassName": "none"}), Err(missing)).await;
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_says_already_is_left_out() {
+    fn covered_tolerations_are_dropped() {
         let all = json!({"operator": "Exists"});
         let some = json!({"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute"});
         assert!(covers(&all, &some) && !covers(&some, &all));

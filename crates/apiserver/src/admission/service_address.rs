@@ -1,11 +1,10 @@
-//! ServiceAddress: an IPAddress that says that the server allocated it to a Service is created only while that
-//! Service has it.
+//! ServiceAddress: creates an IPAddress with the allocator's label only while its Service has the address.
 //!
-//! The server allocates and releases addresses in the transactions of their Services. Beside that only the repair
+//! The server allocates and releases addresses in the transactions of their Services. Otherwise only the repair
 //! controller creates such objects, for Services that it has read before. The Service is a condition of the
-//! transaction, so an address cannot come into being after its Service is gone, where nothing would release it.
-//! kube-apiserver has no such rule: it allocates in two steps, and its repair loop removes what is left after a minute.
-//! IPAddress objects without the allocator's label are not concerned.
+//! transaction, so an address cannot be created after its Service is deleted, when nothing would release it.
+//! kube-apiserver has no such rule: it allocates in two steps, and its repair loop removes leaked addresses after a
+//! minute. IPAddress objects without the allocator's label are not affected.
 
 use std::net::IpAddr;
 
@@ -20,7 +19,6 @@ use super::plugin::{Plugin, Rule, name_of, nothing_to_say};
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// The plugin.
 pub(super) struct ServiceAddress;
 
 impl Plugin for ServiceAddress {
@@ -54,7 +52,7 @@ impl Plugin for ServiceAddress {
     }
 }
 
-/// An address that is said to be a Service's.
+/// An address that refers to a Service.
 struct Allocation {
     subject: Subject,
     service: String,
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn allocated_address_is_refused_unless_its_service_has_it() {
+    async fn allocated_address_is_rejected_unless_its_service_has_it() {
         let bench = Bench::new().await;
         let allocated = || address(json!({MANAGED_BY: ALLOCATOR}));
         let refused = bench.admit_new(ServiceAddress, &IpAddress, allocated()).await.unwrap_err();

@@ -1,14 +1,14 @@
-//! Who may do what in the name of a signer of certificates.
+//! Permissions to approve and sign certificates for a signer.
 //!
-//! `signers` is a resource without objects: there are only permissions on it. The name of the object is
-//! that of the signer, or its domain and `/*` for all signers of that domain.
+//! `signers` is a resource without objects, for permissions only. The name of the object is that of the signer, or its
+//! domain and `/*` for all signers of the domain.
 
 use coracle_registry::Identity;
 
 use super::CERTIFICATES;
 use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 
-/// Whether somebody may approve or sign what is meant for a signer.
+/// Returns true if a user may approve or sign certificate requests for a signer.
 pub(super) fn may(permissions: &dyn Permissions, somebody: &Identity, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     [signer, &format!("{domain}/*")].into_iter().any(|name| {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signer_is_named_itself_or_by_its_domain() {
+    fn permission_names_the_signer_or_its_domain() {
         let somebody = Identity::default();
         let may = |permitted, verb, signer| {
             may(&Permits { verb: "sign", signer: permitted }, &somebody, verb, signer)

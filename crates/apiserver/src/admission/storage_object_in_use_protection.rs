@@ -1,5 +1,5 @@
-//! StorageObjectInUseProtection: claims, volumes and their classes begin with a finalizer, so that they
-//! stay while they are used. Controllers take it away again.
+//! StorageObjectInUseProtection: adds a finalizer to claims, volumes and volume attributes classes, so that they are
+//! not deleted while in use. Controllers remove it.
 
 use coracle_meta::object::MetaMut;
 use coracle_registry::Result;
@@ -9,14 +9,13 @@ use serde_json::Value;
 use super::PERSISTENT_VOLUME_CLAIMS;
 use super::plugin::{Plugin, Rule, nothing_to_say};
 
-/// What is protected, and by which finalizer (`pkg/volume/util/finalizer.go`): group, resource, finalizer.
+/// Protected resources and their finalizers (`pkg/volume/util/finalizer.go`): group, resource, finalizer.
 const PROTECTED: [(&str, &str, &str); 3] = [
     ("", "persistentvolumes", "kubernetes.io/pv-protection"),
     ("", PERSISTENT_VOLUME_CLAIMS, "kubernetes.io/pvc-protection"),
     ("storage.k8s.io", "volumeattributesclasses", "kubernetes.io/vac-protection"),
 ];
 
-/// The plugin.
 pub(super) struct StorageObjectInUseProtection;
 
 impl Plugin for StorageObjectInUseProtection {
@@ -64,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_begins_with_its_finalizer() {
+    async fn new_objects_get_their_finalizer() {
         let kinds: [(&dyn Kind, &str); 3] = [
             (&PersistentVolume, "kubernetes.io/pv-protection"),
             (&PersistentVolumeClaim, "kubernetes.io/pvc-protection"),

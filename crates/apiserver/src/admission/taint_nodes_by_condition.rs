@@ -1,4 +1,4 @@
-//! TaintNodesByCondition: a new node takes no pods until somebody has seen it ready.
+//! TaintNodesByCondition: taints a new node as not ready, so that no pods are scheduled before it reports ready.
 
 use coracle_registry::Result;
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
@@ -10,7 +10,6 @@ use super::read;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// The plugin.
 pub(super) struct TaintNodesByCondition;
 
 impl Plugin for TaintNodesByCondition {
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn new_nodes_are_not_ready() {
+    async fn new_node_has_the_not_ready_taint() {
         let bench = Bench::new().await;
         let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});
         let plain = json!({"metadata": {"name": "n"}});

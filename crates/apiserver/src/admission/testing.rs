@@ -1,4 +1,4 @@
-//! A cluster in memory to try plugins on.
+//! An in-memory cluster for tests of plugins.
 
 use std::sync::Arc;
 
@@ -16,23 +16,24 @@ use super::CERTIFICATES;
 use super::chain::Chain;
 use super::plugin::Plugin;
 use crate::authorization::{
-    self, Authorizer, Decision, Known, MastersOnly, Permissions, ResourceTarget, Rules, Target, known,
+    self, Authorizer, Decision, MastersOnly, PendingPermissions, Permissions, ResourceTarget, Rules, Target,
+    ready,
 };
 use crate::status::Refusal;
 
-/// The namespace that everything is in.
+/// The namespace of all test objects.
 pub(super) const NAMESPACE: &str = "default";
 
-/// A cluster in memory with the namespaces that every cluster has.
+/// An in-memory cluster with the initial namespaces.
 pub(super) struct Bench {
     pub(super) cluster: Cluster,
-    /// Who asks to write.
+    /// The user that sends the writes.
     pub(super) requester: Identity,
-    /// Where things are written that are admitted.
+    /// The namespace of admitted writes.
     pub(super) namespace: &'static str,
 }
 
-/// A plugin alone.
+/// A chain of one plugin.
 pub(super) fn only(plugin: impl Plugin + 'static) -> Chain {
     Chain::empty().with(Arc::new(plugin))
 }
@@ -43,19 +44,19 @@ impl Bench {
         registry.bootstrap(&ServerInfo::default()).await.unwrap();
         let cluster = registry.cluster("default").unwrap();
         let bench = Self { cluster, requester: Identity::server(), namespace: NAMESPACE };
-        // Tests say themselves which accounts and classes there are.
+        // Tests create the accounts and classes that they need.
         bench.delete(&ServiceAccount, "default").await;
         bench.delete(&StorageClass, "standard").await;
         bench
     }
 
-    /// Stores an object without asking anybody.
+    /// Stores an object without admission.
     pub(super) async fn create(&self, kind: &dyn Kind, object: Value) {
         let api_version = kind.declaration().storage_api_version();
         self.cluster.create(&write(kind, &api_version, ""), object).await.unwrap();
     }
 
-    /// Changes an object without asking anybody.
+    /// Updates an object without admission.
     pub(super) async fn update(&self, kind: &dyn Kind, name: &str, part: &str, change: fn(&mut Value)) {
         let api_version = kind.declaration().storage_api_version();
         let patch = move |mut object: Value| {
@@ -65,7 +66,7 @@ impl Bench {
         self.cluster.update(&write(kind, &api_version, part), name, &Change::Patch(&patch)).await.unwrap();
     }
 
-    /// The same, by something that knows more.
+    /// Like [`update`](Self::update), with a closure that captures variables.
     pub(super) async fn change(
         &self,
         kind: &dyn Kind,
@@ -76,19 +77,19 @@ impl Bench {
         self.cluster.update(&write(kind, &api_version, ""), name, &Change::Patch(change)).await.unwrap();
     }
 
-    /// Deletes an object without asking anybody.
+    /// Deletes an object without admission.
     pub(super) async fn delete(&self, kind: &dyn Kind, name: &str) {
         let api_version = kind.declaration().storage_api_version();
         let options = DeleteOptions::default();
         self.cluster.delete(&write(kind, &api_version, ""), name, &options).await.unwrap();
     }
 
-    /// What is stored.
+    /// Returns a stored object.
     pub(super) async fn get(&self, kind: &dyn Kind, name: &str) -> Value {
         (*self.cluster.find(kind, namespace(kind), name).await.unwrap().unwrap()).clone()
     }
 
-    /// What becomes of an object, or the message of the refusal.
+    /// Returns the object after admission, or the error message.
     pub(super) async fn admit(
         &self,
         chain: &Chain,
@@ -99,7 +100,7 @@ impl Bench {
         self.ask(chain, kind, "", operation, None, object).await
     }
 
-    /// The same for a new object, with its defaults.
+    /// Like [`admit`](Self::admit), for a new object with its defaults.
     pub(super) async fn admit_new(
         &self,
         plugin: impl Plugin + 'static,
@@ -110,7 +111,7 @@ impl Bench {
         self.ask(&only(plugin), kind, "", Operation::Create, None, object).await
     }
 
-    /// The same for an object that changes.
+    /// Like [`admit`](Self::admit), for an update.
     pub(super) async fn admit_update(
         &self,
         plugin: impl Plugin + 'static,
@@ -122,7 +123,7 @@ impl Bench {
         self.ask(&only(plugin), kind, part, Operation::Update, Some(old), new).await
     }
 
-    /// The same for a subresource that something is posted to.
+    /// Like [`admit`](Self::admit), for a POST to a subresource.
     pub(super) async fn admit_part(
         &self,
         chain: &Chain,
@@ -133,7 +134,7 @@ impl Bench {
         self.ask(chain, kind, part, Operation::Create, None, object).await
     }
 
-    /// What somebody is warned of, or the message of the refusal.
+    /// Returns the warnings, or the error message.
     pub(super) async fn warnings(
         &self,
         chain: &Chain,
@@ -154,7 +155,7 @@ impl Bench {
         }
     }
 
-    /// What is noted of a new object for the audit log, whatever becomes of it.
+    /// Returns the audit annotations of a new object, whether it is admitted or not.
     pub(super) async fn noted(&self, chain: &Chain, kind: &dyn Kind, mut object: Value) -> Vec<String> {
         kind.set_defaults(&mut object);
         let api_version = kind.declaration().storage_api_version();
@@ -164,12 +165,12 @@ impl Bench {
         let operation = Operation::Create;
         let (cluster, conditions) = (&self.cluster, &Conditions::default());
         let attributes = Attributes { cluster, write: &write, operation, name: &name, old: None, conditions };
-        // The outcome itself is looked at elsewhere.
+        // Other tests check the outcome.
         let _ = chain.validate(&attributes, &object, &mut Vec::new()).await;
         audit.all().into_iter().map(|(key, value)| format!("{key}: {value}")).collect()
     }
 
-    /// The same for anything.
+    /// Runs the chain for any write.
     pub(super) async fn ask(
         &self,
         chain: &Chain,
@@ -197,12 +198,12 @@ impl Bench {
     }
 }
 
-/// Who may do everything, and who nothing.
+/// An authorizer that allows everything to `system:masters` and nothing to others.
 pub(super) fn masters_only() -> Arc<dyn Authorizer> {
     Arc::new(MastersOnly)
 }
 
-/// An authorizer that lets everyone do one thing with one signer of certificates, and nothing else.
+/// An authorizer that allows every user one verb on one signer of certificates, and nothing else.
 pub(super) fn permits(verb: &'static str, signer: &'static str) -> Arc<dyn Authorizer> {
     Arc::new(Permits { verb, signer })
 }
@@ -214,8 +215,8 @@ pub(super) struct Permits {
 }
 
 impl Authorizer for Permits {
-    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> Known<'a> {
-        known(Arc::new(*self))
+    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> PendingPermissions<'a> {
+        ready(Arc::new(*self))
     }
 }
 
@@ -241,7 +242,7 @@ fn namespace(kind: &dyn Kind) -> &'static str {
     if kind.declaration().scope == Scope::Namespaced { NAMESPACE } else { "" }
 }
 
-/// A write of the server itself.
+/// A write by the server itself.
 pub(super) fn write<'a>(kind: &'a dyn Kind, api_version: &'a str, subresource: &'a str) -> Write<'a> {
     let (namespace, requester) = (namespace(kind), const { &Identity::server() });
     let served_version = split_api_version(api_version).1;

@@ -1,9 +1,8 @@
-//! Warns of objects that are stored although this server does not do what they ask for.
+//! UnimplementedExtensions: warns about stored objects that have no effect on this server.
 //!
 //! Admission webhooks, conversion webhooks and aggregated API servers are not implemented yet. A webhook with
-//! `failurePolicy: Fail` promises that nothing passes without it, so its author is warned
-//! in a `Warning` header, and the operator in the log: when such a part is stored or changed, not by dry runs and
-//! later writes to the same object.
+//! `failurePolicy: Fail` promises that no request bypasses it, so its author is warned in a `Warning` header, and the
+//! operator in the log: when such a part is stored or changed, not by dry runs and later writes to the same object.
 
 use coracle_registry::admission::{Attributes, BoxFuture, Operation};
 use coracle_registry::{Result, view};
@@ -11,7 +10,6 @@ use serde_json::Value;
 
 use super::plugin::{Plugin, Rule, nothing_to_say};
 
-/// The plugin.
 pub(super) struct UnimplementedExtensions;
 
 const WRITES: [Operation; 2] = [Operation::Create, Operation::Update];
@@ -74,7 +72,7 @@ fn warning(plural: &str, object: &Value, old: Option<&Value>) -> Option<String> 
     }
 }
 
-/// The names of the webhooks that must not be skipped.
+/// The names of webhooks with `failurePolicy: Fail`.
 fn required_webhooks(object: &Value) -> Vec<&str> {
     let webhooks = view::items(object, &["webhooks"]).iter();
     let required = webhooks.filter(|webhook| view::text(webhook, &["failurePolicy"]) == "Fail");

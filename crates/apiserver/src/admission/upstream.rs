@@ -1,4 +1,4 @@
-//! What kube-apiserver v1.36.4 made of the same pods with the same objects around them.
+//! The whole chain, compared with the results of kube-apiserver v1.36.4 for the same pods in the same cluster.
 
 use coracle_registry::Kind;
 use coracle_registry::kinds::core::pod::Pod;
@@ -33,7 +33,7 @@ async fn bench() -> Bench {
     bench
 }
 
-/// The whole chain on a new pod.
+/// Admits a new pod with the whole chain.
 async fn admit(spec: Value) -> Value {
     let mut pod = json!({"metadata": {"name": "p"}, "spec": spec});
     Pod.set_defaults(&mut pod);
@@ -64,7 +64,7 @@ fn toleration(key: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_that_says_little() {
+async fn minimal_pod_is_admitted_as_by_kube_apiserver() {
     let pod = admit(json!({"containers": [{"name": "c", "image": "i"}]})).await;
     let volume = &pod["spec"]["volumes"][0]["name"];
     let upstream = json!({
@@ -90,7 +90,7 @@ async fn a_pod_that_says_little() {
 }
 
 #[tokio::test]
-async fn a_pod_with_classes() {
+async fn pod_with_classes_is_admitted_as_by_kube_apiserver() {
     let pod = admit(json!({
         "runtimeClassName": "rc", "priorityClassName": "high", "nodeSelector": {"c": "d"},
         "containers": [{"name": "c", "image": "i"}],

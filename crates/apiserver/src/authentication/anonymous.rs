@@ -1,4 +1,4 @@
-//! Those who show nothing.
+//! Anonymous requests, which have no credentials.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::credential_scope::CredentialScope;
 use crate::health::Probe;
 use crate::identity::{ANONYMOUS, UNAUTHENTICATED};
 
-/// Where somebody may ask without saying who it is. What is answered is another question.
+/// Paths that requests without credentials may use. Authorization still applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
-    /// Only whether the server is well: `/healthz`, `/livez` and `/readyz`, and the checks below them.
+    /// Health endpoints only: `/healthz`, `/livez` and `/readyz`, and the checks below them.
     #[default]
     HealthPaths,
-    /// Everywhere, as in upstream.
+    /// All paths, as in kube-apiserver.
     Everywhere,
 }
 

@@ -1,7 +1,7 @@
-//! The seam: what is asked of whoever can tell who somebody is, and what they answer.
+//! The traits of authenticators, and their results.
 //!
-//! [`Authenticator`] looks at a whole request, [`TokenAuthenticator`] at the token in one. Whoever
-//! knows another kind of token, such as those of an identity provider, is one of the latter.
+//! [`Authenticator`] examines a whole request, [`TokenAuthenticator`] the bearer token of one. Support for another kind
+//! of token, such as those of an identity provider, is a [`TokenAuthenticator`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,21 +16,21 @@ use crate::credential_scope::CredentialScope;
 use crate::identity::{PeerCertificate, PeerIdentity};
 use crate::metrics::ServerMetrics;
 
-/// What is looked at to find out who is asking.
+/// The parts of a request that authenticators examine.
 pub(crate) struct Attempt<'a> {
     pub(crate) headers: &'a HeaderMap,
-    /// Who is known without a credential, as the parts of this process are.
+    /// The identity of a peer without a credential, as components of this process have it.
     pub(crate) peer: Option<&'a PeerIdentity>,
-    /// The clusters that a component of this process acts in; none for requests that came over the network.
+    /// The clusters that a component of this process acts in; None for requests over the network.
     pub(crate) in_process: Option<&'a CredentialScope>,
-    /// What was shown in the handshake.
+    /// The client certificate of the TLS handshake.
     pub(crate) certificate: Option<&'a PeerCertificate>,
     pub(crate) path: &'a str,
-    /// The cluster that is asked. Objects that credentials are about lie there.
+    /// The cluster of the request, which stores the objects that credentials refer to.
     pub(crate) cluster: &'a Cluster,
-    /// The names by which tokens mean this server, in this cluster.
+    /// Audiences that identify this server in tokens of this cluster.
     pub(crate) api_audiences: &'a [String],
-    /// For whom the credential has to be.
+    /// Audiences of which the credential must have at least one.
     pub(crate) audiences: &'a [String],
     pub(crate) now: Timestamp,
     pub(crate) metrics: &'a ServerMetrics,
@@ -43,34 +43,33 @@ impl Attempt<'_> {
     }
 }
 
-/// Somebody who is known.
+/// An authenticated user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Authenticated {
     pub(crate) identity: Arc<Identity>,
     /// The clusters that the credential is valid for.
     pub(crate) scope: CredentialScope,
-    /// Those of the audiences asked about that the credential is for; none if it is for no audience
-    /// in particular.
+    /// Requested audiences that the credential is for; empty if it is not restricted to audiences.
     pub(crate) audiences: Vec<String>,
 }
 
-/// Why somebody is not known. Never says what the credential was.
+/// Why authentication failed. Never contains the credential.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthenticationError {
-    /// Nobody knows this token.
+    /// No authenticator recognizes the token.
     #[error("invalid bearer token")]
     InvalidToken,
-    /// Somebody knows it, and it is not good.
+    /// An authenticator recognizes the credential and rejects it.
     #[error("{0}")]
     Refused(Cow<'static, str>),
-    /// The credential is good, but not in the cluster of the request.
+    /// The credential is valid, but not in the cluster of the request.
     #[error("the credential is not valid in this cluster")]
     WrongCluster,
-    /// Several had something to say.
+    /// The errors of several authenticators.
     #[error("{}", aggregate(.0))]
     Several(Vec<AuthenticationError>),
-    /// What the credential is about could not be read.
-    #[error("cannot read what the credential is about")]
+    /// An object that the credential refers to could not be read.
+    #[error("cannot read an object that the credential refers to")]
     Lookup(#[source] Error),
 }
 
@@ -79,12 +78,12 @@ impl AuthenticationError {
         Self::Refused(why.into())
     }
 
-    /// The same of an error that is told in its own words.
+    /// A rejection with the text of another error.
     pub(crate) fn because(error: impl fmt::Display) -> Self {
         Self::refused(error.to_string())
     }
 
-    /// All of these as one, if there are any.
+    /// Combines errors; None if there are none.
     pub(crate) fn of(mut errors: Vec<Self>) -> Option<Self> {
         match errors.len() {
             0 => None,
@@ -93,7 +92,7 @@ impl AuthenticationError {
         }
     }
 
-    /// What failed on our side, if anything did: then it is not known that the credential is bad.
+    /// The error of a lookup, if one failed: then the credential may be valid.
     pub(crate) fn lookup(&self) -> Option<&Error> {
         match self {
             Self::Lookup(error) => Some(error),
@@ -114,7 +113,7 @@ impl AuthenticationError {
     }
 }
 
-/// As upstream tells several errors (`Aggregate` of k8s.io/apimachinery): flat, and each once.
+/// Formats several errors like `Aggregate` of k8s.io/apimachinery: flat, and each once.
 fn aggregate(errors: &[AuthenticationError]) -> String {
     let mut texts = Vec::new();
     errors.iter().for_each(|error| error.texts(&mut texts));
@@ -127,25 +126,25 @@ impl From<Error> for AuthenticationError {
     }
 }
 
-/// Somebody, nobody that this authenticator knows, or somebody who is refused.
+/// A user; None if the authenticator does not recognize a credential; or an error if it rejects one.
 pub(crate) type Outcome = Result<Option<Authenticated>, AuthenticationError>;
 
-/// An outcome to wait for.
+/// A future of an [`Outcome`].
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
-/// Tells who sent a request.
+/// Authenticates requests.
 pub(crate) trait Authenticator: Send + Sync {
-    /// Who it is. None if nothing in the request is for this authenticator to judge.
+    /// Authenticates a request. Returns None if the request has no credential for this authenticator.
     fn authenticate<'a>(&'a self, attempt: &'a Attempt<'a>) -> Pending<'a>;
 }
 
-/// Tells whose token something is.
+/// Authenticates bearer tokens.
 pub(crate) trait TokenAuthenticator: Send + Sync {
-    /// Whose it is. None if it is no token that this authenticator knows.
+    /// Authenticates a token. Returns None if the token is not of this authenticator's kind.
     fn authenticate_token<'a>(&'a self, token: &'a BearerToken, attempt: &'a Attempt<'a>) -> Pending<'a>;
 }
 
-/// A token that somebody showed. It is never printed.
+/// A bearer token. Its `Debug` output hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BearerToken(String);
 
@@ -154,7 +153,7 @@ impl BearerToken {
         Self(text.into())
     }
 
-    /// The token itself, for whoever has to compare it.
+    /// The text of the token, for comparison.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -166,15 +165,15 @@ impl fmt::Debug for BearerToken {
     }
 }
 
-/// For credentials that are good for whatever the server is: those of the audiences asked about that
-/// the server goes by. None if there is none of them.
+/// The audiences of credentials that are not restricted to any: those of the requested audiences that identify this
+/// server. None if there are none.
 pub(crate) fn implicit_audiences(own: &[String], wanted: &[String]) -> Option<Vec<String>> {
     let both = intersection(own, wanted);
-    // Where audiences are of no concern, everybody is meant.
+    // Without audiences on both sides the credential is valid.
     (!both.is_empty() || own.is_empty() && wanted.is_empty()).then_some(both)
 }
 
-/// Those that are wanted and there, in the order in which they are wanted.
+/// The wanted names that are present, in the order in which they are wanted.
 pub(crate) fn intersection(there: &[String], wanted: &[String]) -> Vec<String> {
     wanted.iter().filter(|name| there.contains(name)).cloned().collect()
 }
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_flat_and_once() {
+    fn errors_are_flattened_and_deduplicated() {
         let refused = |why: &'static str| AuthenticationError::refused(why);
         let nested = AuthenticationError::of(vec![refused("a"), refused("b")]).unwrap();
         let all = AuthenticationError::of(vec![AuthenticationError::InvalidToken, nested, refused("a")]);
@@ -195,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_not_printed() {
+    fn debug_output_hides_the_token() {
         assert_eq!(format!("{:?}", BearerToken::new("planted")), "BearerToken(..)");
     }
 
     #[test]
-    fn audiences_come_in_the_order_they_are_wanted() {
+    fn audiences_are_in_the_requested_order() {
         let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(intersection(&names("a b c"), &names("c x a")), names("c a"));
         assert_eq!(implicit_audiences(&names("a"), &names("b")), None);

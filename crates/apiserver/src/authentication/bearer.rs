@@ -1,5 +1,5 @@
-//! Tokens in requests: in the header `Authorization`, or for browsers, which cannot set that, among
-//! the subprotocols of a WebSocket.
+//! Bearer tokens in requests: in the header `Authorization` or, for browsers, which cannot set it, among the
+//! subprotocols of a WebSocket.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -10,19 +10,18 @@ use super::authenticator::{
 };
 use crate::websocket;
 
-/// Longer tokens are not looked at. Ours have about a thousand bytes, and those of identity providers
-/// some thousand; hashing more of them would be work that anybody can ask for.
+/// Longer tokens are rejected without being examined. Ours have about a thousand bytes, and those of identity providers
+/// some thousand; hashing longer ones would be work that any client could cause.
 const MAX_TOKEN_BYTES: usize = 32 << 10;
 
-/// What a subprotocol that is a token begins with (`pkg/authentication/request/websocket` of
-/// k8s.io/apiserver).
+/// The prefix of a subprotocol that contains a token (`pkg/authentication/request/websocket` of k8s.io/apiserver).
 const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// What a client is told whose token is looked for in vain.
+/// The warning to a client whose token is ignored because of an extra space.
 pub(crate) const EXTRA_SPACE: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Asks everybody who knows tokens, in this order.
+/// Tries the token authenticators in this order.
 pub(super) struct BearerAuthenticator(pub(super) Vec<Box<dyn TokenAuthenticator>>);
 
 impl BearerAuthenticator {
@@ -37,7 +36,7 @@ impl BearerAuthenticator {
         if token.expose().len() > MAX_TOKEN_BYTES {
             return Err(AuthenticationError::InvalidToken);
         }
-        // Upstream has one more kind of token, its own, which nobody else can know.
+        // kube-apiserver has one more kind of token, its own, which no client can have.
         let mut errors = vec![AuthenticationError::InvalidToken];
         for authenticator in &self.0 {
             match authenticator.authenticate_token(&token, attempt).await {
@@ -56,8 +55,8 @@ impl Authenticator for BearerAuthenticator {
     }
 }
 
-/// The token of the header `Authorization`, if it is about one. Which of two headers is meant, nobody
-/// can tell, and a proxy on the way may have thought of the other.
+/// The token of the header `Authorization`, if it is a bearer token. Two headers are an error: it is ambiguous which
+/// one counts, and a proxy on the way may have used the other.
 fn in_authorization(headers: &HeaderMap) -> Result<Option<BearerToken>, AuthenticationError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -68,14 +67,14 @@ fn in_authorization(headers: &HeaderMap) -> Result<Option<BearerToken>, Authenti
     Ok(second_word(text).filter(|token| !token.is_empty()).map(BearerToken::new))
 }
 
-/// What stands after `Bearer`; empty if there is one more space.
+/// The text after `Bearer`; empty if two spaces follow.
 fn second_word(authorization: &str) -> Option<&str> {
     let mut words = authorization.trim().split(' ');
     let scheme = words.next().filter(|scheme| scheme.eq_ignore_ascii_case("bearer"));
     scheme.and(words.next())
 }
 
-/// Whether a token was meant, and missed by a space.
+/// Returns true if there is a bearer token that is ignored because of an extra space.
 pub(crate) fn has_extra_space(headers: &HeaderMap) -> bool {
     let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     value.and_then(second_word).is_some_and(str::is_empty)
@@ -98,7 +97,7 @@ fn in_protocols(headers: &HeaderMap) -> Result<Option<BearerToken>, Authenticati
     if token.is_empty() {
         return Ok(None);
     }
-    // One is taken away and another is answered, so there must be another.
+    // The subprotocol with the token is removed and another is selected in the response, so there must be another.
     if protocols(headers).all(|protocol| protocol.starts_with(PROTOCOL_PREFIX)) {
         return Err(AuthenticationError::refused("missing additional subprotocol"));
     }
@@ -110,7 +109,7 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')).map(str::trim)
 }
 
-/// Takes away every token, once it is known whose it is: nobody is to be tempted.
+/// Removes every token from an authenticated request, so that later code cannot use it.
 pub(super) fn strip(headers: &mut HeaderMap) {
     headers.remove(header::AUTHORIZATION);
     if !headers.contains_key(header::SEC_WEBSOCKET_PROTOCOL)
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_follows_its_scheme() {
+    fn token_follows_the_bearer_scheme() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer abc", Some("abc")),
@@ -170,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn two_tokens_are_none() {
+    fn two_authorization_headers_are_rejected() {
         assert!(in_authorization(&authorization(&["Bearer a", "Bearer a"])).is_err());
         assert!(in_authorization(&authorization(&["Basic a", "Bearer a"])).is_err());
     }
 
     #[test]
-    fn a_websocket_has_its_token_among_its_protocols() {
+    fn websocket_token_is_read_from_subprotocols() {
         let encoded = format!("{PROTOCOL_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode("abc"));
         let mut headers = websocket(&format!("{encoded}, v4.channel.k8s.io,v5.channel.k8s.io"));
         assert_eq!(token(in_protocols(&headers)).as_deref(), Some("abc"));

@@ -1,5 +1,5 @@
-//! Tokens by which a node joins: secrets of the namespace `kube-system`, named after the public half of
-//! the token (`plugin/pkg/auth/authenticator/token/bootstrap` of Kubernetes).
+//! Bootstrap tokens, with which nodes join: secrets of the namespace `kube-system`, named after the public half of the
+//! token (`plugin/pkg/auth/authenticator/token/bootstrap` of Kubernetes).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
 const USER_PREFIX: &str = "system:bootstrap:";
 const DEFAULT_GROUP: &str = "system:bootstrappers";
 
-/// The two halves of a token, in characters of `a` to `z` and `0` to `9`.
+/// Lengths of the two halves of a token, whose characters are `a` to `z` and `0` to `9`.
 const ID_BYTES: usize = 6;
 const SECRET_BYTES: usize = 16;
 
-/// The longest part of the name of a group after [`DEFAULT_GROUP`] and a colon.
+/// The longest suffix of a group name after [`DEFAULT_GROUP`] and a colon.
 const MAX_GROUP_BYTES: usize = 256;
 
 pub(super) struct BootstrapTokenAuthenticator {
@@ -57,14 +57,14 @@ impl BootstrapTokenAuthenticator {
                 audiences,
             }),
             Err(why) => {
-                tracing::debug!(id, why, "a bootstrap token is of no use");
+                tracing::debug!(id, why, "rejecting a bootstrap token");
                 None
             }
         };
         Ok(found)
     }
 
-    /// Who the token is, by its object; or why it is nobody.
+    /// The user of a token by its secret object, or the reason why the token is invalid.
     fn user(&self, object: &Value, id: &str, secret: &str, now: Time) -> Result<Identity, &'static str> {
         if Meta::of(object).deletion_timestamp().is_some() {
             return Err("it is being deleted");
@@ -95,7 +95,7 @@ impl TokenAuthenticator for BootstrapTokenAuthenticator {
     }
 }
 
-/// The public and the secret half.
+/// Splits a token into its public and its secret half.
 fn halves(token: &str) -> Option<(&str, &str)> {
     let (id, secret) = token.split_once('.')?;
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
@@ -103,12 +103,12 @@ fn halves(token: &str) -> Option<(&str, &str)> {
     fits.then_some((id, secret))
 }
 
-/// What a secret holds under a key; nothing if it is not there.
+/// The decoded value of a key of a secret; empty if it is absent.
 fn data(object: &Value, key: &str) -> Vec<u8> {
     BASE64_STANDARD.decode(view::text(object, &["data", key])).unwrap_or_default()
 }
 
-/// What cannot be read has expired.
+/// Returns true if the secret has expired. An expiration that cannot be parsed has passed.
 fn has_expired(object: &Value, now: Time) -> bool {
     let expiration = data(object, "expiration");
     if expiration.is_empty() {
@@ -118,7 +118,7 @@ fn has_expired(object: &Value, now: Time) -> bool {
     time.is_none_or(|time| time <= now)
 }
 
-/// The group of all, and those that the token says. None if one of them is none that tokens may say.
+/// The default group and the groups in the secret. None if one of them is not allowed.
 fn groups(extra: &[u8]) -> Option<Vec<String>> {
     let mut groups = BTreeSet::from([DEFAULT_GROUP.to_owned()]);
     if !extra.is_empty() {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_token_is_a_node_that_joins() {
+    fn valid_token_authenticates_a_joining_node() {
         let node = user(|_| ()).unwrap();
         assert_eq!(node.name, "system:bootstrap:abcdef");
         let groups = ["system:bootstrappers", "system:bootstrappers:a:b-2", "system:bootstrappers:worker"];
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_wrong_with_it_makes_it_useless() {
+    fn invalid_secret_makes_the_token_invalid() {
         assert_eq!(user(with("expiration", "1970-01-01T00:59:59Z")), Err("it has expired"));
         assert_eq!(user(with("expiration", "tomorrow")), Err("it has expired"));
         let unused = Err("it is not for authentication");

@@ -1,7 +1,7 @@
-//! Client certificates, and those who need none because they are part of this process.
+//! Authentication by client certificate, and of components of this process, which need none.
 //!
-//! The handshake has found out what a certificate proves (`listen`). Here it is only asked whether it
-//! is still valid: a connection may last longer than the certificate it was opened with.
+//! The TLS handshake (`listen`) has verified the certificate. Here only its expiry is checked, because a connection may
+//! outlive the certificate that it was opened with.
 
 use super::authenticator::{Attempt, Authenticated, AuthenticationError, Authenticator, Outcome, Pending};
 use crate::credential_scope::CredentialScope;
@@ -17,7 +17,7 @@ impl Authenticator for CertificateAuthenticator {
 fn judge(attempt: &Attempt<'_>) -> Outcome {
     if let Some(certificate) = attempt.certificate {
         if !certificate.is_vouched_for() {
-            return Err(AuthenticationError::refused("the client certificate is of no use"));
+            return Err(AuthenticationError::refused("the client certificate is not trusted"));
         }
         if certificate.has_expired(attempt.now) {
             return Err(AuthenticationError::refused("the client certificate has expired"));
@@ -28,8 +28,8 @@ fn judge(attempt: &Attempt<'_>) -> Outcome {
     Ok(identity.map(|identity| Authenticated { identity, scope: scope(attempt), audiences: Vec::new() }))
 }
 
-/// A component of this process sets its scope, and a certificate names one. Any other identity is one of the default
-/// cluster.
+/// The scope of the credential: that of a component of this process, or the one in the certificate. Other identities
+/// are valid in the default cluster.
 fn scope(attempt: &Attempt<'_>) -> CredentialScope {
     let of_certificate = || attempt.certificate.map(|certificate| certificate.scope());
     attempt.in_process.or_else(of_certificate).unwrap_or(&CredentialScope::DefaultCluster).clone()

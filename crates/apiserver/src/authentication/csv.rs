@@ -1,14 +1,14 @@
-//! Records of fields with commas between them, as RFC 4180 and Go's `encoding/csv` read them. Errors
-//! say where, and never what stands there: it may be a secret.
+//! A parser for comma-separated fields as in RFC 4180 and Go's `encoding/csv`. Errors contain the line but never its
+//! content, which may be a secret.
 
-/// Text that is not what it should be.
+/// Malformed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CsvError {
     #[error("line {line}: a quote within a field that does not begin with one")]
     BareQuote { line: usize },
-    #[error("line {line}: something follows the quote that ends a field")]
+    #[error("line {line}: unexpected text after the closing quote of a field")]
     AfterQuote { line: usize },
-    #[error("line {line}: a quote that is not closed")]
+    #[error("line {line}: quoted field is not closed")]
     Unclosed { line: usize },
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Record {
     pub(super) fields: Vec<String>,
 }
 
-/// All records; empty lines are none.
+/// Parses all records; empty lines are skipped.
 pub(super) fn records(text: &str) -> Result<Vec<Record>, CsvError> {
     let mut reader = Reader { rest: text, line: 1 };
     let mut records = Vec::new();
@@ -66,12 +66,12 @@ impl Reader<'_> {
         if field.contains('"') {
             return Err(CsvError::BareQuote { line: self.line });
         }
-        // What is left of a line end belongs to it.
+        // A carriage return before the line feed is not part of the field.
         self.rest = rest;
         Ok(field.to_owned())
     }
 
-    /// What stands between quotes, in which two of them are one.
+    /// Reads a quoted field, in which two quotes stand for one.
     fn quoted(&mut self) -> Result<String, CsvError> {
         let (mut field, begin) = (String::new(), self.line);
         loop {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_as_go_reads_them() {
+    fn records_are_parsed_as_in_go() {
         assert_eq!(fields(""), Vec::<Vec<String>>::new());
         assert_eq!(fields("a,b,c\n\n\r\nd,,\n"), [vec!["a", "b", "c"], vec!["d", "", ""]]);
         assert_eq!(fields("a,\"b,\"\"c\"\"\nd\",e\r\nf"), [vec!["a", "b,\"c\"\nd", "e"], vec!["f"]]);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_what_stands_there() {
+    fn errors_do_not_contain_the_content() {
         assert_eq!(records("x\na\"b"), Err(CsvError::BareQuote { line: 2 }));
         assert_eq!(records("\"a\"b"), Err(CsvError::AfterQuote { line: 1 }));
         assert_eq!(records("a\n\"secret"), Err(CsvError::Unclosed { line: 2 }));

@@ -1,8 +1,8 @@
-//! Proxies that have found out who is asking, and say so in headers.
+//! Authentication by a front proxy, which authenticates users itself and sends their identity in headers.
 //!
-//! They are believed only if they show a certificate of an authority made for that purpose, and are
-//! called as one of those that are allowed. Without it the headers mean nothing, and nobody behind
-//! this module ever sees them. The users of a front proxy are users of the default cluster only.
+//! The headers are trusted only if the proxy's client certificate is signed by the front proxy CA and has an allowed
+//! common name. Otherwise they are ignored, and they are always removed before later filters. Users of a front proxy
+//! are users of the default cluster only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use super::authenticator::{
 use crate::credential_scope::CredentialScope;
 use crate::identity::authenticated;
 
-/// Which headers say what, and who may send them. Names are in lower case.
+/// The headers of front proxies, and the proxies that may send them. Header names are in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontProxy {
-    /// The common names of proxies; none for everyone whom the authority of proxies vouches for.
+    /// Allowed common names of proxies; empty to allow every certificate of the front proxy CA.
     pub allowed_names: Vec<String>,
-    /// The first of these that is there is the user.
+    /// The first of these headers that is present has the user name.
     pub username_headers: Vec<HeaderName>,
-    /// The first of these that is there tells apart users of the same name.
+    /// The first of these headers that is present has the UID.
     pub uid_headers: Vec<HeaderName>,
-    /// Each value of these is a group.
+    /// Each value of these headers is a group.
     pub group_headers: Vec<HeaderName>,
-    /// What follows these prefixes is the name of something else that is known.
+    /// Headers with these prefixes have the user's extra fields; the key follows the prefix.
     pub extra_header_prefixes: Vec<String>,
 }
 
 impl Default for FrontProxy {
-    /// The headers that all of Kubernetes uses, from any proxy that is vouched for.
+    /// The headers that Kubernetes uses, from any proxy with a certificate of the front proxy CA.
     fn default() -> Self {
         Self {
             allowed_names: Vec::new(),
@@ -46,7 +46,7 @@ impl Default for FrontProxy {
 }
 
 impl FrontProxy {
-    /// Takes away everything by which a proxy says who is asking.
+    /// Removes all headers with a user's identity.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
         let named = [&self.username_headers, &self.uid_headers, &self.group_headers].into_iter().flatten();
         for name in named {
@@ -69,7 +69,7 @@ impl FrontProxy {
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, value) in headers {
             let (Some(key), Ok(value)) = (self.extra_key(name), value.to_str()) else { continue };
-            // What is not escaped rightly is taken as it stands, as in upstream.
+            // A key with invalid escapes is used unchanged, as in kube-apiserver.
             let key = percent_decode_str(key).decode_utf8().map_or_else(|_| key.to_owned(), String::from);
             extra.entry(key).or_default().push(value.to_owned());
         }
@@ -82,7 +82,7 @@ impl FrontProxy {
     }
 }
 
-/// The values of a header that say something.
+/// The non-empty values of a header.
 fn texts<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).iter();
     values.filter_map(|value| value.to_str().ok()).filter(|text| !text.is_empty())
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_say_who_it_is() {
+    fn identity_is_read_from_headers() {
         let jane = FrontProxy::default().identity(&headers(&[
             ("x-remote-user", "jane"),
             ("x-remote-uid", "7"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_it_is_left() {
+    fn strip_removes_all_identity_headers() {
         let mut headers = headers(&[
             ("x-remote-user", "jane"),
             ("x-remote-uid", "7"),

@@ -1,21 +1,20 @@
-//! Secrets are compared and looked up by what a keyed hash makes of them. How long that takes says
-//! nothing about them, since nobody outside knows the key.
+//! Keyed hashes of secrets, for comparison and lookup. Their timing reveals nothing about the secrets, because the key
+//! never leaves the process.
 
 use std::fmt;
 
 use ring::hmac::{HMAC_SHA256, Key};
 use ring::rand::SystemRandom;
 
-/// What is made of a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct SecretHash([u8; 32]);
 
-/// Hashes secrets with a key that is made anew for every server.
+/// Hashes secrets with a key that is generated for each server.
 pub(super) struct SecretHasher(Key);
 
 impl SecretHasher {
     pub(super) fn new() -> Self {
-        // As for the uids of objects, a system without randomness is worth a panic at the start.
+        // As for the uids of objects, a system without randomness justifies a panic at startup.
         Self(Key::generate(HMAC_SHA256, &SystemRandom::new()).expect("the system provides randomness"))
     }
 
@@ -26,7 +25,7 @@ impl SecretHasher {
         SecretHash(hash)
     }
 
-    /// Whether two secrets are one.
+    /// Returns true if two secrets are equal.
     pub(super) fn are_equal(&self, one: &[u8], other: &[u8]) -> bool {
         self.hash(one) == self.hash(other)
     }
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_tell_secrets_apart_and_servers_too() {
+    fn hashes_differ_by_secret_and_by_server() {
         let (here, there) = (SecretHasher::new(), SecretHasher::new());
         assert!(here.are_equal(b"a", b"a") && !here.are_equal(b"a", b"b") && !here.are_equal(b"", b"a"));
         assert!(here.hash(b"a") != there.hash(b"a"));

@@ -1,15 +1,16 @@
-//! Who is asking: everyone who can tell is asked in upstream's order, and the first who knows decides.
+//! Authentication: identifies the user of a request. Authenticators run in kube-apiserver's order, and the first that
+//! recognizes a credential decides.
 //!
-//! 1. Front proxies, which say it in headers, if a certificate shows that they are one.
+//! 1. Front proxies, which name the user in headers, if their client certificate is signed by the front proxy CA.
 //! 2. The client certificate.
-//! 3. The token: of the token file, of a service account, of a node that joins.
-//! 4. Nobody: whoever shows nothing, where that is allowed.
+//! 3. The bearer token: of the token file, of a service account, or a bootstrap token of a joining node.
+//! 4. Anonymous: requests without credentials, where that is allowed.
 //!
-//! Every credential is valid for one cluster or, the operator's, for all ([`CredentialScope`]); in another cluster it is
-//! refused like one that is not good.
+//! Every credential is valid for one cluster or, the operator's, for all ([`CredentialScope`]); in another cluster it
+//! is rejected like an invalid one.
 //!
-//! A credential that is not good is refused even where none is needed, unless there is another that is.
-//! After this, no credential is left in the request. What somebody may do is decided elsewhere.
+//! An invalid credential is rejected even where none is required, unless the request has another, valid one.
+//! Authentication removes all credentials from the request. Authorization happens elsewhere.
 
 mod anonymous;
 mod authenticator;
@@ -51,20 +52,20 @@ use front_proxy::FrontProxyAuthenticator;
 use service_account::ServiceAccountAuthenticator;
 use static_tokens::StaticTokenAuthenticator;
 
-/// How it is found out who is asking.
+/// Settings of authentication.
 #[derive(Clone, Debug)]
 pub struct AuthenticationConfig {
-    /// Where those who show nothing may ask.
+    /// Paths that anonymous requests may use.
     pub anonymous: Anonymous,
-    /// The tokens of a file.
+    /// Tokens of the static token file.
     pub static_tokens: Option<Arc<StaticTokens>>,
-    /// Whether nodes may join with the tokens of secrets.
+    /// True if nodes may join with bootstrap tokens, which are stored in secrets.
     pub bootstrap_tokens: bool,
-    /// Who says in headers who is asking, if they may.
+    /// Headers and allowed names of front proxies, if there are any.
     pub front_proxy: Option<FrontProxy>,
-    /// Further issuers whose tokens are good, beside the one that the server is now.
+    /// Further issuers whose tokens are accepted, beside the current issuer of the server.
     pub further_issuers: Vec<String>,
-    /// By which names tokens may mean this server; none for the names of the issuers.
+    /// Audiences that identify this server in tokens; empty for the names of the issuers.
     pub api_audiences: Vec<String>,
 }
 
@@ -81,32 +82,32 @@ impl Default for AuthenticationConfig {
     }
 }
 
-/// Everyone who can tell who is asking.
+/// The authenticators of a server.
 pub(crate) struct Authentication {
-    /// The first who knows decides.
-    known: Vec<Box<dyn Authenticator>>,
-    /// Asked if nobody had an objection.
-    unknown: AnonymousAuthenticator,
+    /// Authenticators of credentials; the first that recognizes one decides.
+    authenticators: Vec<Box<dyn Authenticator>>,
+    /// Runs if no authenticator recognized a credential and none rejected one.
+    anonymous: AnonymousAuthenticator,
     /// The issuers of the default cluster.
     issuers: Vec<String>,
-    /// The audiences that an administrator gave; empty for the issuers of each cluster.
+    /// The configured audiences; empty for the issuers of each cluster.
     configured_audiences: Vec<String>,
-    /// The headers of the proxies that there are, and those that there might be.
+    /// Headers of the configured front proxies and the default ones, to be removed from requests.
     proxies: Vec<FrontProxy>,
 }
 
 impl Authentication {
-    /// Everyone that a server with this key and this config has.
+    /// Creates the authenticators for a signer and a configuration.
     pub(crate) fn new(config: &AuthenticationConfig, signer: Option<&Arc<dyn TokenSigner>>) -> Self {
         let mut issuers: Vec<String> = signer.map(|signer| signer.issuer().to_owned()).into_iter().collect();
         issuers.extend(config.further_issuers.iter().cloned());
-        let mut known: Vec<Box<dyn Authenticator>> = Vec::new();
+        let mut authenticators: Vec<Box<dyn Authenticator>> = Vec::new();
         let mut proxies = vec![FrontProxy::default()];
         if let Some(settings) = config.front_proxy.clone() {
             proxies.push(settings.clone());
-            known.push(Box::new(FrontProxyAuthenticator { settings }));
+            authenticators.push(Box::new(FrontProxyAuthenticator { settings }));
         }
-        known.push(Box::new(CertificateAuthenticator));
+        authenticators.push(Box::new(CertificateAuthenticator));
 
         let mut tokens: Vec<Box<dyn TokenAuthenticator>> = Vec::new();
         if let Some(file) = config.static_tokens.clone() {
@@ -118,12 +119,18 @@ impl Authentication {
         if config.bootstrap_tokens {
             tokens.push(Box::new(BootstrapTokenAuthenticator::new()));
         }
-        known.push(Box::new(BearerAuthenticator(tokens)));
-        let unknown = AnonymousAuthenticator::new(config.anonymous);
-        Self { known, unknown, issuers, configured_audiences: config.api_audiences.clone(), proxies }
+        authenticators.push(Box::new(BearerAuthenticator(tokens)));
+        let anonymous = AnonymousAuthenticator::new(config.anonymous);
+        Self {
+            authenticators,
+            anonymous,
+            issuers,
+            configured_audiences: config.api_audiences.clone(),
+            proxies,
+        }
     }
 
-    /// The names by which tokens mean this server, in a cluster: those that were configured, or the cluster's issuers.
+    /// The audiences that identify this server in tokens of a cluster: the configured ones, or the cluster's issuers.
     pub(crate) fn api_audiences(&self, cluster: &Cluster) -> Cow<'_, [String]> {
         if !self.configured_audiences.is_empty() {
             return Cow::Borrowed(&self.configured_audiences);
@@ -134,7 +141,7 @@ impl Authentication {
         self.issuers.iter().map(|base| issuer::of_cluster(base, cluster.id()).into_owned()).collect()
     }
 
-    /// Who sent a request to a cluster. Takes all credentials out of it.
+    /// Authenticates a request to a cluster, and removes all credentials from it.
     pub(crate) async fn authenticate(
         &self,
         parts: &mut Parts,
@@ -155,7 +162,7 @@ impl Authentication {
             now,
             metrics,
         };
-        match self.judge(&attempt).await {
+        match self.run(&attempt).await {
             Ok(Some(Authenticated { identity, scope, .. })) => {
                 self.strip(&mut parts.headers);
                 let all_clusters = scope == CredentialScope::AllClusters;
@@ -166,10 +173,10 @@ impl Authentication {
         }
     }
 
-    /// Whose token something is, for somebody who asks on behalf of others.
+    /// Authenticates a token for a TokenReview.
     ///
     /// # Errors
-    /// Why it is nobody's.
+    /// If the token is invalid.
     pub(crate) async fn review(
         &self,
         token: &str,
@@ -195,12 +202,12 @@ impl Authentication {
             now,
             metrics,
         };
-        self.judge(&attempt).await
+        self.run(&attempt).await
     }
 
-    async fn judge(&self, attempt: &Attempt<'_>) -> Outcome {
+    async fn run(&self, attempt: &Attempt<'_>) -> Outcome {
         let mut errors = Vec::new();
-        for authenticator in &self.known {
+        for authenticator in &self.authenticators {
             match authenticator.authenticate(attempt).await {
                 Ok(None) => {}
                 Ok(Some(found)) if !found.scope.covers(attempt.cluster) => {
@@ -211,7 +218,7 @@ impl Authentication {
             }
         }
         match AuthenticationError::of(errors) {
-            None => self.unknown.authenticate(attempt).await,
+            None => self.anonymous.authenticate(attempt).await,
             Some(error) => Err(error),
         }
     }
@@ -228,7 +235,7 @@ impl Authentication {
             return Refusal::internal(failed);
         }
         if let Some(error) = error {
-            // Anyone can fail to be somebody, as often as they like.
+            // At debug level, because any client can cause such errors at any rate.
             tracing::debug!(%error, "unable to authenticate the request");
         }
         let refusal = Refusal::unauthorized();
@@ -236,7 +243,7 @@ impl Authentication {
     }
 }
 
-/// The scope that a component of this process set on its request. A request that came over the network has none.
+/// The scope that a component of this process set on its request. Requests over the network have none.
 fn in_process_scope(extensions: &Extensions) -> Option<&CredentialScope> {
     if extensions.get::<Remote>().is_some() { None } else { extensions.get() }
 }

@@ -1,5 +1,4 @@
-//! Tokens of a file that the administrator wrote: token, user, uid, and groups if there are any. They are
-//! valid for the default cluster only.
+//! Tokens of the static token file: token, user, uid, and optional groups. They are valid for the default cluster only.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,16 +14,16 @@ use super::hasher::{SecretHash, SecretHasher};
 use crate::credential_scope::CredentialScope;
 use crate::identity::authenticated;
 
-/// Token, user and uid; the groups may be left out.
+/// Token, user and uid; groups are optional.
 const MIN_COLUMNS: usize = 3;
 
-/// The tokens of a file. They are kept as hashes only.
+/// The tokens of a file, stored as hashes only.
 pub struct StaticTokens {
     hasher: SecretHasher,
     users: HashMap<SecretHash, Arc<Identity>>,
 }
 
-/// Why a file holds no tokens. Never says what stands in it.
+/// Why a token file is invalid. Never contains its content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct TokenFileError {
@@ -38,11 +37,11 @@ impl From<CsvError> for TokenFileError {
 }
 
 impl StaticTokens {
-    /// Reads lines of `token,user,uid[,"group1,group2"]`. Of a token that is there twice, the last line
-    /// counts; a line without a token counts for nothing.
+    /// Parses lines of `token,user,uid[,"group1,group2"]`. If a token occurs twice, the last line counts; a line
+    /// without a token is ignored.
     ///
     /// # Errors
-    /// If the text is not written so.
+    /// If the text is malformed.
     pub fn from_csv(text: &str) -> Result<Self, TokenFileError> {
         let hasher = SecretHasher::new();
         let mut users = HashMap::new();
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_user() {
+    fn each_line_is_a_user() {
         let text = "t1,jane,7,\"dev,ops\"\nt2,joe,8\n,nobody,9\nt3,ann,1\nt3,eve,2,x,ignored\n";
         let tokens = StaticTokens::from_csv(text).unwrap();
         let jane = find(&tokens, "t1").unwrap();
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_neither_printed_nor_told() {
+    fn debug_output_and_errors_hide_secrets() {
         let tokens = StaticTokens::from_csv("planted,jane,7").unwrap();
         assert_eq!(format!("{tokens:?}"), "StaticTokens { count: 1, .. }");
         for text in ["planted,jane", "planted\"x,jane,7", "\"planted,jane,7"] {

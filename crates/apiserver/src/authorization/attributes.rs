@@ -1,42 +1,42 @@
-//! The question: what somebody wants to do.
+//! The attributes of a request that authorizers decide on.
 
 use coracle_meta::selector::{fields, labels};
 
-/// What somebody wants to do.
+/// An operation to authorize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes<'a> {
-    /// Such as `create`; of a path, the method in lower case.
+    /// Verb such as `create`; for a path, the HTTP method in lower case.
     pub verb: &'a str,
-    /// With what.
+    /// Object or path that the operation applies to.
     pub target: Target<'a>,
 }
 
-/// With what somebody wants to do something.
+/// The object or path that an operation applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// With objects, or parts of them.
+    /// Objects, or their subresources.
     Resource(ResourceTarget<'a>),
-    /// With what is at a path and is no object.
+    /// A non-resource path.
     Path(&'a str),
 }
 
-/// Objects, or parts of them. Whatever is empty is all there is.
+/// Objects or their subresources. An empty field stands for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceTarget<'a> {
-    /// The API group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: &'a str,
-    /// The version.
+    /// API version.
     pub version: &'a str,
-    /// The collection, such as `pods`.
+    /// Plural name of the resource, such as `pods`.
     pub resource: &'a str,
-    /// The part, such as `status`.
+    /// Name of the subresource, such as `status`.
     pub subresource: &'a str,
-    /// The namespace.
+    /// Namespace of the objects.
     pub namespace: &'a str,
-    /// The object.
+    /// Name of the object.
     pub name: &'a str,
-    /// Which objects, as far as their fields say it.
+    /// Requirements of the request's field selector.
     pub field_selector: &'a [fields::Requirement],
-    /// Which objects, as far as their labels say it.
+    /// Requirements of the request's label selector.
     pub label_selector: &'a [labels::Requirement],
 }

@@ -1,56 +1,57 @@
-//! The answer: whether somebody may do something, and all that somebody may do.
+//! The results of authorization: a decision, and the list of a user's permissions.
 
 use serde::Serialize;
 
-/// What an authorizer says. Who neither allows nor denies has no opinion, and others are asked.
+/// The decision of an authorizer. If it neither allows nor denies, the authorizer has no opinion and the next one
+/// decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// It may be done.
+    /// The operation is allowed.
     pub allowed: bool,
-    /// It may not be done, whatever others say.
+    /// The operation is denied, whatever later authorizers decide.
     pub denied: bool,
-    /// Why.
+    /// Reason of the decision, for the client.
     pub reason: String,
-    /// What went wrong while it was decided.
+    /// Errors during the decision.
     pub evaluation_error: String,
 }
 
-/// What somebody may do in a namespace.
+/// The operations that a user may perform in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// With objects.
+    /// Permissions on resources.
     pub resource_rules: Vec<ResourceRule>,
-    /// With paths.
+    /// Permissions on non-resource paths.
     pub non_resource_rules: Vec<NonResourceRule>,
-    /// Whether there may be more.
+    /// True if the list may lack permissions.
     pub incomplete: bool,
-    /// What went wrong while it was found out.
+    /// Errors while the rules were collected.
     pub evaluation_error: String,
 }
 
-/// What may be done with objects.
+/// A permission on resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRule {
-    /// Such as `create`; `*` for all.
+    /// Verbs such as `create`; `*` for all.
     pub verbs: Vec<String>,
-    /// The API groups; `*` for all.
+    /// API groups; `*` for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub api_groups: Vec<String>,
-    /// The collections; `*` for all.
+    /// Resources; `*` for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// The objects; none for all.
+    /// Names of objects; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
 }
 
-/// What may be done with paths.
+/// A permission on non-resource paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NonResourceRule {
-    /// Methods in lower case; `*` for all.
+    /// HTTP methods in lower case; `*` for all.
     pub verbs: Vec<String>,
-    /// The paths; `*` for all.
+    /// Paths; `*` for all.
     #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
     pub non_resource_urls: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! A refusal in upstream's words (`ForbiddenStatusError` in `handlers/responsewriters` of
+//! The 403 status with kube-apiserver's text (`ForbiddenStatusError` in `handlers/responsewriters` of
 //! k8s.io/apiserver).
 
 use coracle_meta::field::quoted;
@@ -8,7 +8,7 @@ use coracle_registry::Identity;
 
 use super::{Attributes, Target};
 
-/// What somebody is told who may not do something, with the reason of whoever decided it.
+/// The status for a user without permission, with the reason of the authorizer.
 pub(crate) fn forbidden(identity: &Identity, attributes: &Attributes<'_>, reason: &str) -> Status {
     let (verb, user) = (attributes.verb, quoted(&identity.name));
     let (resource, name, message) = match &attributes.target {
@@ -38,7 +38,7 @@ pub(crate) fn forbidden(identity: &Identity, attributes: &Attributes<'_>, reason
     }
 }
 
-/// Nothing of what a client sent may look like a page to a browser.
+/// Escapes client input, so that a browser does not interpret it as markup.
 fn without_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -48,17 +48,17 @@ mod tests {
     use super::*;
     use crate::authorization::ResourceTarget;
 
-    fn told(verb: &str, target: Target<'_>, reason: &str) -> String {
+    fn message(verb: &str, target: Target<'_>, reason: &str) -> String {
         let somebody = Identity { name: "u".into(), ..Identity::default() };
         forbidden(&somebody, &Attributes { verb, target }, reason).message
     }
 
     #[test]
-    fn refusals_have_upstreams_words() {
+    fn forbidden_messages_are_those_of_kube_apiserver() {
         let pod =
             ResourceTarget { resource: "pods", namespace: "ns", name: "x", ..ResourceTarget::default() };
         assert_eq!(
-            told("get", Target::Resource(pod), ""),
+            message("get", Target::Resource(pod), ""),
             "pods \"x\" is forbidden: User \"u\" cannot get resource \"pods\" in API group \"\" in the \
              namespace \"ns\""
         );
@@ -68,18 +68,18 @@ mod tests {
             ..ResourceTarget::default()
         };
         assert_eq!(
-            told("list", Target::Resource(roles), "RBAC: no"),
+            message("list", Target::Resource(roles), "RBAC: no"),
             "clusterroles.rbac.authorization.k8s.io is forbidden: User \"u\" cannot list resource \
              \"clusterroles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope: RBAC: no"
         );
         let scale = ResourceTarget { group: "apps", resource: "d", subresource: "scale", ..pod };
         assert_eq!(
-            told("update", Target::Resource(scale), ""),
+            message("update", Target::Resource(scale), ""),
             "d.apps \"x\" is forbidden: User \"u\" cannot update resource \"d/scale\" in API group \"apps\" \
              in the namespace \"ns\""
         );
         assert_eq!(
-            told("get", Target::Path("/<script>&\""), ""),
+            message("get", Target::Path("/<script>&\""), ""),
             "forbidden: User \"u\" cannot get path \"/&lt;script&gt;&amp;\\\"\""
         );
     }

@@ -1,26 +1,28 @@
-//! Administrators: whoever is in one group may do everything, whatever roles say.
+//! Authorizer for administrators: members of `system:masters` may do everything, whatever roles exist.
 
 use std::sync::Arc;
 
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, Decided, Decision, Known, Permissions, Rules, known};
+use super::{
+    Attributes, Authorizer, Decision, PendingDecision, PendingPermissions, Permissions, Rules, ready,
+};
 
-/// Whoever is in this group may do everything, as in upstream.
+/// The group whose members may do everything, as in Kubernetes.
 const MASTERS: &str = "system:masters";
 
-/// Administrators may do everything; of others nothing is known.
+/// Allows everything to members of `system:masters`; has no opinion on other users.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MastersOnly;
 
-/// Whether somebody may do everything.
+/// Returns true if a user is a member of `system:masters`.
 pub(crate) fn is_master(identity: &Identity) -> bool {
     identity.groups.iter().any(|group| group == MASTERS)
 }
 
 impl Authorizer for MastersOnly {
-    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> Known<'a> {
-        known(Arc::new(*self))
+    fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> PendingPermissions<'a> {
+        ready(Arc::new(*self))
     }
 
     fn authorize<'a>(
@@ -28,7 +30,7 @@ impl Authorizer for MastersOnly {
         _cluster: &'a Cluster,
         identity: &'a Identity,
         attributes: &'a Attributes<'a>,
-    ) -> Decided<'a> {
+    ) -> PendingDecision<'a> {
         Box::pin(std::future::ready(Ok(Permissions::authorize(self, identity, attributes))))
     }
 }
@@ -38,7 +40,7 @@ impl Permissions for MastersOnly {
         Decision { allowed: is_master(identity), ..Decision::default() }
     }
 
-    /// None: a role that is bound to the group says it, for those who ask.
+    /// Empty: the rules are listed from the ClusterRole that is bound to the group.
     fn rules(&self, _identity: &Identity, _namespace: &str) -> Rules {
         Rules::default()
     }

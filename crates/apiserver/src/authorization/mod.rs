@@ -1,8 +1,8 @@
-//! Who may do what: one question, and whoever answers it.
+//! Authorization: decides whether a user may perform an operation.
 //!
-//! One server serves many clusters, and each has roles of its own. So an [`Authorizer`] is asked what
-//! is known of a cluster, which may have to be read first, and what it gives, [`Permissions`], answers
-//! at once: expressions of policies ask too, and cannot wait.
+//! One server serves many clusters, each with its own roles. An [`Authorizer`] therefore first loads the
+//! [`Permissions`] of a cluster, which may have to be read from the store. [`Permissions`] then decide synchronously,
+//! because CEL expressions of admission policies also authorize and cannot wait.
 
 mod attributes;
 mod decision;
@@ -27,61 +27,61 @@ pub use node::NodeAuthorizer;
 pub use rbac::Rbac;
 pub use union::Union;
 
-/// What is known of a cluster, once it is known.
-pub type Known<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Permissions>>> + Send + 'a>>;
+/// A future of the permissions of a cluster.
+pub type PendingPermissions<'a> = Pin<Box<dyn Future<Output = Result<Arc<dyn Permissions>>> + Send + 'a>>;
 
-/// A decision, once it is made.
-pub type Decided<'a> = Pin<Box<dyn Future<Output = Result<Decision>> + Send + 'a>>;
+/// A future of a decision.
+pub type PendingDecision<'a> = Pin<Box<dyn Future<Output = Result<Decision>> + Send + 'a>>;
 
-/// The name of an authorizer in metrics.
+/// The labels of an authorizer in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthorizerLabel {
-    /// Its type, such as `RBAC`.
+    /// Type of the authorizer, such as `RBAC`.
     pub kind: &'static str,
-    /// Its name in the configuration, such as `rbac`.
+    /// Name in the authorization configuration, such as `rbac`.
     pub name: &'static str,
 }
 
-/// Knows who may do what, in every cluster.
+/// Decides whether users may perform operations, in every cluster.
 pub trait Authorizer: Send + Sync {
-    /// Who may do what in a cluster, as of now. What is read once is kept.
-    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a>;
+    /// Returns the current permissions in a cluster. Implementations cache what they read.
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> PendingPermissions<'a>;
 
-    /// Whether somebody may do something in a cluster. Asked for every request; whoever can say it
-    /// without knowing all of the cluster does so.
+    /// Decides whether a user may perform an operation in a cluster. Called for every request; implementations may
+    /// decide without loading all permissions of the cluster.
     fn authorize<'a>(
         &'a self,
         cluster: &'a Cluster,
         identity: &'a Identity,
         attributes: &'a Attributes<'a>,
-    ) -> Decided<'a> {
+    ) -> PendingDecision<'a> {
         Box::pin(async move { Ok(self.permissions(cluster).await?.authorize(identity, attributes)) })
     }
 
-    /// How metrics name it. Decisions of one without a label are not counted.
+    /// Labels of the authorizer in metrics. Decisions of an authorizer without labels are not counted.
     fn label(&self) -> Option<AuthorizerLabel> {
         None
     }
 
-    /// Frees what is cached of a cluster that was deleted.
+    /// Frees what is cached for a deleted cluster.
     fn forget_cluster(&self, _id: &str) {}
 
-    /// How many clusters are cached, for tests.
+    /// Number of cached clusters, for tests.
     fn cached_clusters(&self) -> usize {
         0
     }
 }
 
-/// Who may do what in one cluster, as of a moment.
+/// A snapshot of the permissions in one cluster.
 pub trait Permissions: Send + Sync {
-    /// Whether somebody may do something.
+    /// Decides whether a user may perform an operation.
     fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision;
 
-    /// What somebody may do in a namespace.
+    /// Lists the operations that a user may perform in a namespace.
     fn rules(&self, identity: &Identity, namespace: &str) -> Rules;
 }
 
-/// The answer of an authorizer that has it at hand.
-pub fn known<'a>(permissions: Arc<dyn Permissions>) -> Known<'a> {
+/// Wraps permissions that are available without waiting.
+pub fn ready<'a>(permissions: Arc<dyn Permissions>) -> PendingPermissions<'a> {
     Box::pin(std::future::ready(Ok(permissions)))
 }

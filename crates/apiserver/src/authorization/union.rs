@@ -1,25 +1,28 @@
-//! Several authorizers, asked in turn: the first that has an opinion decides.
+//! A chain of authorizers: the first with an opinion decides.
 
 use std::sync::Arc;
 
 use coracle_base::metrics::{Counters, Metrics};
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, AuthorizerLabel, Decided, Decision, Known, Permissions, Rules};
+use super::{
+    Attributes, Authorizer, AuthorizerLabel, Decision, PendingDecision, PendingPermissions, Permissions,
+    Rules,
+};
 
-/// Several authorizers in the order in which they are asked.
+/// Several authorizers, tried in order.
 pub struct Union {
     authorizers: Vec<Arc<dyn Authorizer>>,
     decisions: Option<Counters<3>>,
 }
 
 impl Union {
-    /// These, in this order.
+    /// Combines the authorizers, in this order.
     pub fn new(authorizers: impl IntoIterator<Item = Arc<dyn Authorizer>>) -> Self {
         Self { authorizers: authorizers.into_iter().collect(), decisions: None }
     }
 
-    /// Counts the decisions of the authorizers that have a label.
+    /// Counts the decisions of the authorizers that have labels.
     #[must_use]
     pub(crate) fn with_metrics(self, metrics: &Metrics) -> Self {
         let decisions = metrics.counters(
@@ -40,7 +43,7 @@ impl Authorizer for Union {
         self.authorizers.iter().map(|authorizer| authorizer.cached_clusters()).sum()
     }
 
-    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> PendingPermissions<'a> {
         Box::pin(async move {
             let mut all = Vec::with_capacity(self.authorizers.len());
             for authorizer in &self.authorizers {
@@ -56,7 +59,7 @@ impl Authorizer for Union {
         cluster: &'a Cluster,
         identity: &'a Identity,
         attributes: &'a Attributes<'a>,
-    ) -> Decided<'a> {
+    ) -> PendingDecision<'a> {
         Box::pin(async move {
             let mut undecided = Undecided::default();
             for authorizer in &self.authorizers {
@@ -71,7 +74,7 @@ impl Authorizer for Union {
     }
 }
 
-/// What those said who had no opinion.
+/// The reasons and errors of the authorizers that had no opinion.
 #[derive(Default)]
 struct Undecided {
     reasons: Vec<String>,
@@ -79,7 +82,7 @@ struct Undecided {
 }
 
 impl Undecided {
-    /// The decision, if it is one; else it is remembered what was said.
+    /// Returns the decision if it has an opinion; otherwise records its reason and error.
     fn or(&mut self, decision: Decision) -> Option<Decision> {
         if decision.allowed || decision.denied {
             return Some(decision);
@@ -135,8 +138,8 @@ impl Permissions for UnionPermissions {
     }
 }
 
-/// Several errors as one, as `NewAggregate` in upstream's `pkg/util/errors` words it: each once, and
-/// in brackets if there is more than one.
+/// Joins several errors like `NewAggregate` of k8s.io/apimachinery (`pkg/util/errors`): each once, and in brackets if
+/// there is more than one.
 pub(super) fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for error in errors {
@@ -154,15 +157,15 @@ pub(super) fn aggregate(errors: impl IntoIterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authorization::{Target, known};
+    use crate::authorization::{Target, ready};
 
-    /// Says the same to everybody.
+    /// An authorizer with a fixed decision.
     #[derive(Clone)]
     struct Says(Decision);
 
     impl Authorizer for Says {
-        fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> Known<'a> {
-            known(Arc::new(self.clone()))
+        fn permissions<'a>(&'a self, _cluster: &'a Cluster) -> PendingPermissions<'a> {
+            ready(Arc::new(self.clone()))
         }
     }
 
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_opinion_counts() {
+    async fn first_authorizer_with_an_opinion_decides() {
         let (no_opinion, yes, no) =
             (says(false, false, "a"), says(true, false, "yes"), says(false, true, "no"));
         assert_eq!(decided(&[no_opinion.clone(), yes.clone(), no.clone()]).await, yes);

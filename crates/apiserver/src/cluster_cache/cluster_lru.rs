@@ -1,11 +1,11 @@
-//! One value for each cluster that had requests last.
+//! A cache of one value for each cluster, with eviction of the least recently used one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Clusters with a value. The roles and bindings of one take some hundred kilobytes, the objects that nodes need
-/// about one for each pod, the flow control objects twenty. Beyond it the cluster that had no request for longest loses
-/// its value, and the next request builds it again.
+/// Clusters with a value. The roles and bindings of a cluster take some hundred kilobytes, the objects that nodes need
+/// about one kilobyte for each pod, the flow control objects twenty. Above this number the least recently used cluster
+/// loses its value, and its next request builds it again.
 const MAX_CLUSTERS: usize = 512;
 
 /// Values by cluster id.
@@ -31,7 +31,7 @@ impl<V> Default for ClusterLru<V> {
 }
 
 impl<V> ClusterLru<V> {
-    /// Returns the value of a cluster; `make` makes it if there is none.
+    /// Returns the value of a cluster; calls `make` if there is none.
     pub(crate) fn get(&self, id: &str, make: impl FnOnce() -> V) -> Arc<V> {
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         clusters.clock += 1;
@@ -44,17 +44,16 @@ impl<V> ClusterLru<V> {
         let value = Arc::new(make());
         clusters.by_id.insert(id.into(), Entry { value: value.clone(), last_used: now });
         drop(clusters);
-        // Its watch of the store ends outside of the lock.
+        // Its watches of the store end outside of the lock.
         drop(evicted);
         value
     }
 
-    /// How many clusters have a value.
+    /// Number of clusters with a value.
     pub(crate) fn len(&self) -> usize {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).by_id.len()
     }
 
-    /// Removes the value of a cluster.
     pub(crate) fn forget(&self, id: &str) {
         let removed = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).by_id.remove(id);
         drop(removed);
@@ -62,7 +61,7 @@ impl<V> ClusterLru<V> {
 }
 
 impl<V> Clusters<V> {
-    /// Removes the value of the cluster that had no request for longest.
+    /// Removes the value of the least recently used cluster.
     fn evict(&mut self) -> Option<Entry<V>> {
         let oldest = self.by_id.iter().min_by_key(|(_, entry)| entry.last_used);
         let id = oldest.map(|(id, _)| id.clone())?;

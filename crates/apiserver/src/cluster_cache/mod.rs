@@ -1,4 +1,4 @@
-//! Data derived from the objects of a cluster, for the clusters that had requests last.
+//! Data derived from the objects of a cluster, for the most recently used clusters.
 //!
 //! [`ObjectCache`] holds an index of some objects of one cluster and keeps it current without a task;
 //! [`ClusterLru`] holds one value for each cluster in use. Authorizers index roles and the objects that nodes need,

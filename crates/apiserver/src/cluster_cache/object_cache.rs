@@ -1,8 +1,8 @@
 //! An index of some objects of one cluster, kept current by the requests that use it.
 //!
-//! No task runs for it: the store puts every change into the queue of a watch, and a request first applies the
-//! changes that have arrived. The store ends a watch whose queue no request has read for long; the next
-//! request then lists all objects again.
+//! It needs no task: the store appends every change to the queue of a watch, and each request first applies the changes
+//! that have arrived. The store ends a watch whose queue no request has read for long; the next request then lists all
+//! objects again.
 
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -11,16 +11,16 @@ use coracle_registry::{Cluster, Entry, Kind, Result};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-/// An index of objects.
+/// An index of objects, built from a list and updated by a watch.
 pub(crate) trait ObjectIndex: Default + Send + Sync + 'static {
-    /// The objects it is made of.
+    /// The objects to list and watch.
     const SOURCES: &'static [Source];
 
-    /// Applies a change: the object as it is now, or none if it was deleted.
+    /// Applies a change: `object` is the new state, None if it was deleted.
     fn note(&mut self, place: Place<'_>, object: Option<&Value>);
 
-    /// As [`ObjectIndex::note`], for a stored object. One that cannot be decoded counts as deleted: a role that
-    /// cannot be read allows nothing.
+    /// Like [`ObjectIndex::note`], for a stored object. An object that cannot be decoded counts as deleted: an
+    /// unreadable role allows nothing.
     fn note_entry(&mut self, place: Place<'_>, entry: Option<&Entry>) {
         let object = entry.and_then(|entry| match tree(entry) {
             Ok(object) => Some(object),
@@ -34,20 +34,20 @@ pub(crate) trait ObjectIndex: Default + Send + Sync + 'static {
     }
 }
 
-/// Objects that an index is made of.
+/// Objects to list and watch for an index.
 pub(crate) enum Source {
-    /// All of an API group.
+    /// All objects of an API group.
     Group(&'static str),
-    /// All of a kind.
+    /// All objects of a kind.
     Kind(&'static dyn Kind),
 }
 
-/// The index of one cluster.
+/// The index of one cluster, with the watches that update it.
 pub(crate) struct ObjectCache<I> {
     index: RwLock<I>,
-    /// One watch for each source, once the index is complete.
+    /// One watch for each source. None until the index is complete, and after a watch has ended.
     changes: Mutex<Option<Vec<GroupWatch>>>,
-    /// Held by the request that lists; other ones wait for it.
+    /// Held by the request that lists; others wait for it.
     listing: Semaphore,
 }
 
@@ -58,12 +58,12 @@ impl<I: ObjectIndex> Default for ObjectCache<I> {
 }
 
 impl<I: ObjectIndex> ObjectCache<I> {
-    /// Calls `look` with the index as it is.
+    /// Calls `look` with the current index.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&I) -> T) -> T {
         look(&self.index.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies all changes that have arrived. Lists the objects if there is no watch, or no longer.
+    /// Applies all changes that have arrived. Lists the objects if there is no watch, or it has ended.
     pub(crate) async fn refresh(&self, cluster: &Cluster) -> Result<()> {
         if self.catch_up() {
             return Ok(());
@@ -86,8 +86,8 @@ impl<I: ObjectIndex> ObjectCache<I> {
         Ok(())
     }
 
-    /// Applies all changes that have arrived, without waiting. False if the index may lack some: then the objects are
-    /// to be listed.
+    /// Applies all changes that have arrived, without waiting. Returns false if the index may lack some; then the
+    /// objects must be listed.
     pub(crate) fn catch_up(&self) -> bool {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(watches) = changes.as_mut() else { return false };

@@ -1,10 +1,11 @@
 //! The memory that request bodies may take from their arrival until they are dropped.
 //!
-//! A body counts with its announced size as soon as the server begins to read it, and with every byte that
-//! arrives beyond that, until its request has no more use for it. A request that exceeds its user's limit is rejected
-//! with 429 at once; it does not wait, because the bytes that the client has sent already are in memory
-//! meanwhile. When all bodies together reach their limit, the user that holds most gives way: its largest
-//! body that waits for a seat is rejected with 429. Users with few bytes are not limited by others. So a user cannot occupy the memory of others, however slowly it sends.
+//! A body counts with its announced size as soon as the server begins to read it, and with every byte that arrives
+//! beyond that, until its request has no more use for it. A request that exceeds its user's limit is rejected with 429
+//! at once; it does not wait, because the bytes that the client has sent already would stay in memory meanwhile. When
+//! all bodies together reach their limit, the user with the most bytes is evicted from: its largest body that waits for
+//! a seat is rejected with 429. Users with few bytes are not limited by others. So a user cannot occupy the memory of
+//! others, however slowly it sends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ pub(super) const TOTAL_BYTES: usize = 64 * 1024 * 1024;
 pub(super) const USER_BYTES: usize = 8 * 1024 * 1024;
 
 /// This part of the limit of a user, 256 KiB, is admitted even when all bodies together are at their limit: bodies of
-/// requests with seats cannot give way, and must not keep users with ordinary objects out.
+/// requests with seats cannot be evicted, and must not lock out users with ordinary objects.
 const SMALL_PART: usize = 32;
 
 /// A body does not fit the limits.
@@ -52,7 +53,7 @@ struct UserBodies {
 struct Counted {
     bytes: usize,
     revoked: CancellationToken,
-    /// Its request has a seat, so that it does not give way any more.
+    /// Set once its request has a seat; then it cannot be evicted.
     is_kept: bool,
 }
 
@@ -67,7 +68,7 @@ impl Bodies {
         Self { total, per_user, state: Mutex::default() }
     }
 
-    /// Counts a body of a user that announces so many bytes.
+    /// Counts a body of a user that announces `announced` bytes.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         user: &Arc<str>,
@@ -95,8 +96,8 @@ impl State {
         self.users.get(user).map_or(0, |user| user.bytes)
     }
 
-    /// Rejects the largest body that can give way, of the user with most bytes that has one, if that user holds more
-    /// than `bytes`.
+    /// Evicts the largest body without a seat, of the user with most bytes that has one, if that user holds more than
+    /// `bytes`.
     fn revoke_from_largest(&mut self, bytes: usize) -> bool {
         let gives_way = |body: &Counted| !body.is_kept && body.bytes > 0;
         let users = self.users.values_mut().filter(|user| user.bytes > bytes);
@@ -113,7 +114,7 @@ impl State {
     }
 }
 
-/// The bytes of one body. No longer counted when it is dropped.
+/// The bytes of one body, released when it is dropped.
 pub(crate) struct Reservation {
     bodies: Arc<Bodies>,
     user: Arc<str>,
@@ -122,7 +123,7 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Counts so many more bytes.
+    /// Counts `more` bytes.
     pub(crate) fn grow(&self, more: usize) -> Result<(), BodiesFull> {
         let mut state = self.bodies.lock();
         let wanted = state.user_bytes(&self.user) + more;
@@ -145,7 +146,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Keeps the body in memory whatever others need: its request is being executed.
+    /// Protects the body from eviction, because its request is being executed.
     pub(crate) fn keep(&self) {
         let mut state = self.bodies.lock();
         let user = state.users.get_mut(&self.user);
@@ -154,7 +155,7 @@ impl Reservation {
         }
     }
 
-    /// Runs something as long as the body may stay in memory.
+    /// Runs `work` as long as the body is not evicted.
     pub(crate) async fn while_held<T>(&self, work: impl Future<Output = T>) -> Result<T, BodiesFull> {
         tokio::select! {
             // Safe to drop: the request is rejected and with it everything that it waited for.

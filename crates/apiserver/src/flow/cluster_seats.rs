@@ -35,7 +35,7 @@ pub(super) struct ClusterSeats {
 
 struct LevelSeats {
     level: Arc<PriorityLevel>,
-    /// Whether it was removed from the configuration.
+    /// True if it was removed from the configuration.
     is_removed: bool,
     limits: SeatLimits,
     series: Arc<LevelSeries>,
@@ -81,9 +81,9 @@ pub(super) struct SeatRequest {
     pub(super) now: Instant,
 }
 
-/// Where a request goes.
+/// The assignment of a request.
 pub(super) enum Assigned {
-    /// It executes, on account of this queue.
+    /// It executes, and counts for this queue.
     Seat { queue: u64, estimate: WorkEstimate },
     /// It waits in this queue.
     Queue { queue: u64, estimate: WorkEstimate, called: oneshot::Receiver<()> },
@@ -135,13 +135,13 @@ impl LevelSeats {
         self.seats.saturating_mul(1000) / self.limits.nominal.max(1)
     }
 
-    /// Whether so many seats are free, if the level may use `limit`. A request that is wider than the limit, which has
-    /// shrunk since, starts when no other takes a seat.
+    /// Returns true if `seats` are free, if the level may use `limit`. A request that is wider than the limit, which
+    /// has shrunk since, starts when no other takes a seat.
     fn has_seats(&self, seats: usize, limit: usize) -> bool {
         self.seats + seats <= limit || (self.seats == 0 && limit > 0)
     }
 
-    /// Whether the request whose turn it is waits only because it needs more seats than are free.
+    /// Returns true if the request whose turn it is waits only because it needs more seats than are free.
     fn is_blocked_by_width(&self, limit: usize) -> bool {
         self.seats < limit
             && self.queues.next().is_some_and(|next| !self.has_seats(next.estimate.seats(), limit))
@@ -169,7 +169,7 @@ impl ClusterSeats {
         self.waiting
     }
 
-    /// Whether it has no requests.
+    /// Returns true if it has no requests.
     pub(super) fn is_idle(&self) -> bool {
         self.executing == 0 && self.waiting == 0 && self.lingering == 0
     }
@@ -183,7 +183,7 @@ impl ClusterSeats {
         for level in &config.levels {
             let known = before.iter().position(|old| old.level.name == level.name);
             let new = || LevelSeats::new(level.clone(), config.level_series(&level.name));
-            let mut seats = known.map_or_else(new, |place| before.swap_remove(place));
+            let mut seats = known.map_or_else(new, |index| before.swap_remove(index));
             seats.level = level.clone();
             seats.is_removed = false;
             self.levels.push(seats);
@@ -221,12 +221,12 @@ impl ClusterSeats {
         note: NotePhase<'_>,
     ) -> Result<Assigned, Rejection> {
         let SeatRequest { flow, request, hash, work, waiting_limit, ticket, now } = request;
-        let place = self.find_or_add(&flow);
-        let estimate = work.estimate(max_seats(flow.level.response, self.levels[place].limits.nominal));
+        let index = self.find_or_add(&flow);
+        let estimate = work.estimate(max_seats(flow.level.response, self.levels[index].limits.nominal));
         let seats = estimate.seats();
-        let may_execute = self.levels[place].queues.waiting() == 0 && self.has_seats(place, seats);
+        let may_execute = self.levels[index].queues.waiting() == 0 && self.has_seats(index, seats);
         let Self { levels, executing, waiting, .. } = self;
-        let level = &mut levels[place];
+        let level = &mut levels[index];
         let queuing = match flow.level.response {
             LimitResponse::Queue(queuing) => Some(queuing),
             LimitResponse::Reject | LimitResponse::Exempt => None,
@@ -306,8 +306,8 @@ impl ClusterSeats {
         }
     }
 
-    /// Notes that a request was executed for so long. Its seats are free now, or after its additional latency: then
-    /// [`Self::release`] follows, and this returns true. One that never began has no additional latency.
+    /// Records that a request was executed for `took`. Its seats are free now, or after its additional latency: then
+    /// [`Self::release`] follows, and this returns true. A request that never began has no additional latency.
     pub(super) fn finish(
         &mut self,
         level: &str,
@@ -316,8 +316,8 @@ impl ClusterSeats {
         now: Instant,
         note: NotePhase<'_>,
     ) -> bool {
-        let Some(place) = self.find(level) else { return false };
-        let seats = &mut self.levels[place];
+        let Some(index) = self.find(level) else { return false };
+        let seats = &mut self.levels[index];
         let Some(request) = seats.executing.remove(&ticket) else { return false };
         seats.queues.finish(request.queue, &request.estimate, took.unwrap_or_default());
         self.executing -= 1;
@@ -330,25 +330,25 @@ impl ClusterSeats {
             seats.note_load(now);
         } else {
             request.flow.series.release(request.estimate.seats());
-            self.free(place, request.estimate.seats(), now);
+            self.free(index, request.estimate.seats(), now);
         }
         lingers
     }
 
     /// Takes back the seats of a request whose additional latency has passed.
     pub(super) fn release(&mut self, level: &str, seats: usize, now: Instant) {
-        let Some(place) = self.find(level) else { return };
-        self.levels[place].lingering -= 1;
+        let Some(index) = self.find(level) else { return };
+        self.levels[index].lingering -= 1;
         self.lingering -= 1;
-        self.free(place, seats, now);
+        self.free(index, seats, now);
     }
 
-    fn free(&mut self, place: usize, count: usize, now: Instant) {
-        let seats = &mut self.levels[place];
+    fn free(&mut self, index: usize, count: usize, now: Instant) {
+        let seats = &mut self.levels[index];
         seats.seats = seats.seats.saturating_sub(count);
         seats.note_load(now);
         if seats.is_removed && seats.is_idle() {
-            self.levels.swap_remove(place);
+            self.levels.swap_remove(index);
         }
     }
 
@@ -361,8 +361,8 @@ impl ClusterSeats {
         now: Instant,
         note: NotePhase<'_>,
     ) -> bool {
-        let Some(place) = self.find(level) else { return false };
-        let seats = &mut self.levels[place];
+        let Some(index) = self.find(level) else { return false };
+        let seats = &mut self.levels[index];
         let Some(waiter) = seats.queues.remove(queue, ticket) else { return false };
         seats.seats_waited_for -= waiter.estimate.seats();
         waiter.value.flow.series.dequeue(waiter.estimate.seats());
@@ -377,11 +377,11 @@ impl ClusterSeats {
         let mut requests = Vec::new();
         for level in &self.levels {
             let has_queues = matches!(level.level.response, LimitResponse::Queue(_));
-            for (queue, place, waiter) in level.queues.waiters() {
+            for (queue, position, waiter) in level.queues.waiters() {
                 requests.push(RequestReport {
                     flow: waiter.value.flow.clone(),
                     queue: Some(queue),
-                    place: Some(place),
+                    position: Some(position),
                     request: waiter.value.request.clone(),
                     arrived: waiter.value.arrived,
                     estimate: waiter.estimate,
@@ -392,7 +392,7 @@ impl ClusterSeats {
                 requests.push(RequestReport {
                     flow: request.flow.clone(),
                     queue: has_queues.then_some(request.queue),
-                    place: None,
+                    position: None,
                     request: request.request.clone(),
                     arrived: request.arrived,
                     estimate: request.estimate,
@@ -418,8 +418,8 @@ impl ClusterSeats {
         self.levels.iter().map(report).collect()
     }
 
-    fn has_seats(&self, place: usize, seats: usize) -> bool {
-        let level = &self.levels[place];
+    fn has_seats(&self, index: usize, seats: usize) -> bool {
+        let level = &self.levels[index];
         if level.seats + seats <= level.limits.nominal {
             return true;
         }
@@ -434,8 +434,8 @@ impl ClusterSeats {
     /// The place of the level of a flow. One that the configuration lacks is added as removed: the request was
     /// classified by an older configuration.
     fn find_or_add(&mut self, flow: &Flow) -> usize {
-        if let Some(place) = self.find(&flow.level.name) {
-            return place;
+        if let Some(index) = self.find(&flow.level.name) {
+            return index;
         }
         let seats = LevelSeats::new(flow.level.clone(), Arc::default());
         self.levels.push(LevelSeats { is_removed: true, limits: SeatLimits::DRAINING, ..seats });
@@ -459,10 +459,10 @@ impl ClusterSeats {
         self.levels.iter().map(|level| level.seats).sum()
     }
 
-    /// Whether a request waits although its level has seats for it.
+    /// Returns true if a request waits although its level has seats for it.
     pub(super) fn is_starved(&self) -> bool {
-        let has_seats = |(place, level): (usize, &LevelSeats)| {
-            level.queues.next().is_some_and(|next| self.has_seats(place, next.estimate.seats()))
+        let has_seats = |(index, level): (usize, &LevelSeats)| {
+            level.queues.next().is_some_and(|next| self.has_seats(index, next.estimate.seats()))
         };
         self.levels.iter().enumerate().any(has_seats)
     }

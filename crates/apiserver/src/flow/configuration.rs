@@ -77,7 +77,7 @@ pub(crate) struct PfHeaders {
 struct FlowObjects {
     schemas: BTreeMap<Box<str>, Arc<FlowSchema>>,
     levels: BTreeMap<Box<str>, Arc<PriorityLevel>>,
-    /// Whether they have changed since the configuration was built.
+    /// True if they have changed since the configuration was built.
     is_changed: AtomicBool,
 }
 
@@ -158,8 +158,8 @@ impl FlowConfig {
 
     /// The metrics of a level, new ones for a level that it lacks.
     pub(super) fn level_series(&self, name: &str) -> Arc<LevelSeries> {
-        let place = self.levels.iter().position(|level| *level.name == *name);
-        place.and_then(|place| self.level_series.get(place)).cloned().unwrap_or_default()
+        let index = self.levels.iter().position(|level| *level.name == *name);
+        index.and_then(|index| self.level_series.get(index)).cloned().unwrap_or_default()
     }
 
     /// The flow of a request: the first schema that matches.

@@ -26,7 +26,7 @@ const PADDING: usize = 1;
 pub(crate) enum Dump {
     PriorityLevels,
     Queues,
-    /// Made by [`requests`].
+    /// Written by [`requests`].
     Requests,
 }
 
@@ -121,7 +121,7 @@ fn queues(levels: &[&LevelReport]) -> String {
     table(&rows)
 }
 
-/// The table of requests; with details if the query asks for them.
+/// Writes the table of requests, with details if the query requests them.
 pub(super) fn requests(mut requests: Vec<RequestReport>, query: &str, now: Timestamp) -> String {
     let has_details = query.split('&').any(|pair| {
         pair.split_once('=').is_some_and(|(key, value)| key == "includeRequestDetails" && !value.is_empty())
@@ -151,11 +151,11 @@ pub(super) fn requests(mut requests: Vec<RequestReport>, query: &str, now: Times
         ]));
     }
     // Waiting requests in the order of their queue, then executing ones.
-    let place = |request: &RequestReport| {
+    let position = |request: &RequestReport| {
         let level = request.flow.level.name.clone();
-        (level, request.queue, request.place.is_none(), request.place, request.arrived)
+        (level, request.queue, request.position.is_none(), request.position, request.arrived)
     };
-    requests.sort_by_key(place);
+    requests.sort_by_key(position);
     let clock = Clock { now, instant: Instant::now() };
     let rows = requests.iter().map(|request| row(request, has_details, &clock));
     table(&[header].into_iter().chain(rows).collect::<Vec<_>>())
@@ -169,7 +169,7 @@ fn row(report: &RequestReport, has_details: bool, clock: &Clock) -> Vec<String> 
         report.flow.level.name.to_string(),
         report.flow.schema.name.to_string(),
         index(report.queue),
-        index(report.place.map(|place| place as u64)),
+        index(report.position.map(|position| position as u64)),
         report.flow.schema.distinguish(report.request.user(), &attributes).to_owned(),
         clock.time(report.arrived),
         report.estimate.initial_seats.to_string(),

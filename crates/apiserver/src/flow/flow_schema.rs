@@ -1,4 +1,4 @@
-//! A FlowSchema, parsed: which requests it matches and how it tells their flows apart.
+//! A FlowSchema, parsed: which requests it matches and how it distinguishes their flows.
 //!
 //! Matching is that of kube-apiserver (`pkg/util/flowcontrol/rule.go` of k8s.io/apiserver). It allocates nothing.
 
@@ -185,8 +185,8 @@ impl PathRule {
     }
 }
 
-/// Whether a pattern matches a path: itself, or what lies beneath it. So `/healthz` matches `/healthz/etcd`, and
-/// `/healthz/*` does not match `/healthz`.
+/// Returns true if a pattern matches a path: itself, or what lies beneath it. So `/healthz` matches `/healthz/etcd`,
+/// and `/healthz/*` does not match `/healthz`.
 fn matches_path(pattern: &str, path: &str) -> bool {
     if pattern == ALL || pattern == path {
         return true;
@@ -234,7 +234,7 @@ mod tests {
         Identity { name: name.to_owned(), groups, ..Identity::default() }
     }
 
-    /// Whether a schema with one rule matches a request.
+    /// Checks that a schema with one rule matches a request, or does not.
     fn check(rule: &Value, user: &Identity, method: &str, uri: &str, expected: bool) {
         let schema = FlowSchema::parse(&json!({"metadata": {"name": "s"}, "spec": {"rules": [rule]}}));
         let info = RequestInfo::new(&method.parse().unwrap(), &uri.parse::<Uri>().unwrap());

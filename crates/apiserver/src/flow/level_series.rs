@@ -49,8 +49,8 @@ impl TimedHistogram {
     fn set(&mut self, value: f64, now: Instant) {
         let lasted = now.saturating_duration_since(self.since);
         let nanoseconds = u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX);
-        let place = self.buckets.limits().partition_point(|limit| *limit < self.value);
-        self.nanoseconds[place] = self.nanoseconds[place].saturating_add(nanoseconds);
+        let index = self.buckets.limits().partition_point(|limit| *limit < self.value);
+        self.nanoseconds[index] = self.nanoseconds[index].saturating_add(nanoseconds);
         self.sum += self.value * lasted.as_nanos() as f64;
         self.value = value;
         self.since = now;
@@ -247,12 +247,12 @@ impl ReadVsWrite {
     /// `limit` is the number of requests to which the histogram of the phase relates.
     pub(super) fn change(&mut self, phase: Phase, is_write: bool, begins: bool, limit: usize, now: Instant) {
         let kind = usize::from(!is_write);
-        let place = kind + if phase == Phase::Waiting { 2 } else { 0 };
+        let index = kind + if phase == Phase::Waiting { 2 } else { 0 };
         let histograms = self
             .histograms
             .get_or_insert_with(|| Box::new([(); 4].map(|()| TimedHistogram::new(&READ_VS_WRITE, now))));
         let part = 1.0 / limit.max(1) as f64;
-        histograms[place].add(if begins { part } else { -part }, now);
+        histograms[index].add(if begins { part } else { -part }, now);
         if phase == Phase::Waiting {
             let waiting = &mut self.waiting[kind];
             *waiting = if begins { *waiting + 1 } else { waiting.saturating_sub(1) };
@@ -265,10 +265,10 @@ impl ReadVsWrite {
         let help = "Requests of limited priority levels that wait or execute by the time that their number lasted, as a fraction of \
                     the requests that may wait and of the seats";
         text.family(NAME, "histogram", help);
-        for (place, histogram) in histograms.iter_mut().enumerate() {
+        for (index, histogram) in histograms.iter_mut().enumerate() {
             histogram.add(0.0, now);
-            let phase = if place < 2 { "executing" } else { "waiting" };
-            histogram.write(NAME, &[("phase", phase), ("request_kind", KINDS[place % 2])], text);
+            let phase = if index < 2 { "executing" } else { "waiting" };
+            histogram.write(NAME, &[("phase", phase), ("request_kind", KINDS[index % 2])], text);
         }
         const WAITING: &str = "apiserver_current_inqueue_requests";
         text.family(WAITING, "gauge", "Requests that wait for a seat");

@@ -59,7 +59,7 @@ pub(crate) use dump::Dump;
 use object_stats::Found;
 use requests::RequestSummary;
 pub(crate) use seats::Seat;
-use seats::{Classified, Place, Seats};
+use seats::{Assignment, Classified, Seats};
 use series::Rejection;
 use shuffle_sharding::flow_hash;
 pub(crate) use unread::{Charge, Unread, Verdict};
@@ -113,7 +113,7 @@ pub(crate) struct FlowControl {
     long_running_per_user: usize,
 }
 
-/// The user that a request counts for: the authenticated one, also if it impersonates another.
+/// The user that a request is attributed to: the authenticated one, also if it impersonates another.
 pub(crate) struct FlowClient {
     /// Cluster and name: users of two clusters may have the same name.
     key: Arc<str>,
@@ -129,7 +129,7 @@ impl FlowClient {
         &self.key
     }
 
-    /// Whether the request came over a connection.
+    /// Returns true if the request came over a connection.
     pub(crate) fn is_remote(&self) -> bool {
         self.unread.is_some()
     }
@@ -179,7 +179,6 @@ impl FlowControl {
         self.clusters.len() + self.users.of_other_clusters()
     }
 
-    /// Counts the bytes of request bodies.
     pub(crate) fn bodies(&self) -> &Arc<Bodies> {
         &self.bodies
     }
@@ -241,8 +240,8 @@ impl FlowControl {
     /// Gives a request its seat, maybe after it has waited. Safe to drop: a dropped request leaves its queue.
     pub(crate) async fn enter(&self, candidate: Candidate) -> Result<Seat, Refusal> {
         let mut waiting = match self.seats.take(candidate.0)? {
-            Place::Seat(seat) => return Ok(seat),
-            Place::Queue(waiting) => waiting,
+            Assignment::Seat(seat) => return Ok(seat),
+            Assignment::Queue(waiting) => waiting,
         };
         let deadline = Instant::now() + self.wait;
         loop {
@@ -258,7 +257,7 @@ impl FlowControl {
         }
     }
 
-    /// The user that a request counts for. A user that has left too much of its responses unread is rejected.
+    /// Returns the user that a request counts for. A user that has left too much of its responses unread is rejected.
     pub(crate) fn client(
         &self,
         cluster: &Cluster,
@@ -277,8 +276,8 @@ impl FlowControl {
         Ok(FlowClient { key, user, unread, watch: None })
     }
 
-    /// The response. Its seat is free now, or when the last of the response has been sent if it is still being made.
-    /// A long-running response has no seat and is counted apart.
+    /// Attaches the seat to the response. The seat is released now, or once the last of a response has been sent that
+    /// is still being produced. A long-running response has no seat and is counted separately.
     pub(crate) fn leave(
         &self,
         admission: Admission,

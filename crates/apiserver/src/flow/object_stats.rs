@@ -41,7 +41,7 @@ pub(super) struct Found {
     /// Objects that are returned, and their stored size.
     pub(super) seen: u64,
     pub(super) bytes: u64,
-    /// Whether the resource has no other objects.
+    /// True if the resource has no other objects.
     pub(super) is_all: bool,
 }
 

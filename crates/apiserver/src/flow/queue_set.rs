@@ -112,7 +112,8 @@ impl<T> QueueSet<T> {
         let first = self.choices % size;
         self.choices = self.choices.wrapping_add(1);
         let hand = deal(hash, queuing.queues, size).enumerate();
-        let shortest = hand.min_by_key(|(place, queue)| (self.length(*queue), (place + size - first) % size));
+        let shortest =
+            hand.min_by_key(|(position, queue)| (self.length(*queue), (position + size - first) % size));
         shortest.map_or(0, |(_, queue)| queue)
     }
 
@@ -139,7 +140,7 @@ impl<T> QueueSet<T> {
     /// The waiting requests of all queues.
     pub(super) fn waiters(&self) -> impl Iterator<Item = (u64, usize, &Waiter<T>)> {
         self.queues.iter().flat_map(|(number, queue)| {
-            queue.waiting.iter().enumerate().map(|(place, waiter)| (*number, place, waiter))
+            queue.waiting.iter().enumerate().map(|(position, waiter)| (*number, position, waiter))
         })
     }
 
@@ -188,18 +189,18 @@ impl<T> QueueSet<T> {
     /// Removes a request that still waits.
     pub(super) fn remove(&mut self, queue: u64, ticket: u64) -> Option<Waiter<T>> {
         let waiting = &self.queues.get(&queue)?.waiting;
-        let place = waiting.iter().position(|waiter| waiter.ticket == ticket)?;
+        let position = waiting.iter().position(|waiter| waiter.ticket == ticket)?;
         let now = self.now;
         let mut removed = None;
         self.update(queue, |queue| {
-            removed = queue.waiting.remove(place);
+            removed = queue.waiting.remove(position);
             now
         });
         self.waiting -= usize::from(removed.is_some());
         removed
     }
 
-    /// Counts the work of a request that was executed for so long.
+    /// Counts the work of a request that was executed for `took`.
     pub(super) fn finish(&mut self, queue: u64, estimate: &WorkEstimate, took: Duration) {
         let now = self.now;
         self.update(queue, |queue| {
@@ -266,7 +267,7 @@ mod tests {
         set.enqueue(queue, Waiter { ticket, estimate: WorkEstimate::ONE_SEAT, value: () })
     }
 
-    /// Starts requests one after the other, each of which takes so long, and returns the queues they came from.
+    /// Starts requests one after the other, which take `took` each, and returns the queues they came from.
     fn served(set: &mut QueueSet<()>, count: usize, took: impl Fn(u64) -> Duration) -> Vec<u64> {
         let mut order = Vec::new();
         for _ in 0..count {

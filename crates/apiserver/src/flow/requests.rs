@@ -40,7 +40,7 @@ pub(super) struct RequestReport {
     /// None at a level without queues.
     pub(super) queue: Option<u64>,
     /// Its place in the queue. None while it is executed.
-    pub(super) place: Option<usize>,
+    pub(super) position: Option<usize>,
     pub(super) request: RequestSummary,
     pub(super) arrived: Instant,
     pub(super) estimate: WorkEstimate,

@@ -64,8 +64,8 @@ pub(super) struct Classified {
     pub(super) is_watch: bool,
 }
 
-/// Where a request goes.
-pub(super) enum Place {
+/// The assignment of a request.
+pub(super) enum Assignment {
     Seat(Seat),
     Queue(Waiting),
 }
@@ -76,7 +76,7 @@ impl Seats {
     }
 
     /// Gives a request its seats or a place in a queue.
-    pub(super) fn take(self: &Arc<Self>, request: Classified) -> Result<Place, Rejection> {
+    pub(super) fn take(self: &Arc<Self>, request: Classified) -> Result<Assignment, Rejection> {
         let Classified { cluster, config, flow, request, hash, work, is_watch } = request;
         let series = flow.series.clone();
         if let Work::Write { watches } = work {
@@ -86,7 +86,7 @@ impl Seats {
             let seats = work.estimate(None).seats();
             series.estimated_seats.observe(seats as f64);
             series.start(seats);
-            return Ok(Place::Seat(Seat::new(flow, Held::Exempt { seats }, is_watch)));
+            return Ok(Assignment::Seat(Seat::new(flow, Held::Exempt { seats }, is_watch)));
         }
         let now = Instant::now();
         let assigned = self.assign(&cluster, &config, |waiting_limit, ticket| SeatRequest {
@@ -104,9 +104,9 @@ impl Seats {
             Assigned::Seat { queue, estimate } => {
                 series.waited.executed.observe_duration(Duration::ZERO);
                 let occupied = Occupied { seats, cluster, queue, ticket, estimate };
-                Place::Seat(Seat::new(flow, Held::Occupied(occupied), is_watch))
+                Assignment::Seat(Seat::new(flow, Held::Occupied(occupied), is_watch))
             }
-            Assigned::Queue { queue, estimate, called } => Place::Queue(Waiting {
+            Assigned::Queue { queue, estimate, called } => Assignment::Queue(Waiting {
                 occupied: Some(Occupied { seats, cluster, queue, ticket, estimate }),
                 flow,
                 is_watch,
@@ -188,8 +188,8 @@ impl Seats {
         }
     }
 
-    /// Takes back the seats of a request that was executed for so long, now or after its additional latency. One that
-    /// never began has none.
+    /// Releases the seats of a request that was executed for `took`, now or after its additional latency. A request
+    /// that never began has none.
     fn release(self: &Arc<Self>, occupied: &Occupied, flow: &Arc<Flow>, took: Option<Duration>) {
         let now = Instant::now();
         let mut state = self.lock();

@@ -99,8 +99,8 @@ impl Default for FlowSeries {
 
 impl FlowSeries {
     pub(super) fn rejected(&self, reason: Rejection) -> &Counter {
-        let place = Rejection::ALL.iter().position(|other| *other == reason).unwrap_or_default();
-        &self.rejected[place]
+        let index = Rejection::ALL.iter().position(|other| *other == reason).unwrap_or_default();
+        &self.rejected[index]
     }
 
     pub(super) fn in_queue(&self) -> u64 {
@@ -120,14 +120,14 @@ impl FlowSeries {
         self.executing_seats.load(Ordering::Relaxed)
     }
 
-    /// A request begins to wait for so many seats in a queue of this length.
+    /// A request begins to wait for `seats` in a queue of `length`.
     pub(super) fn enqueue(&self, length: usize, seats: usize) {
         self.in_queue.fetch_add(1, Ordering::Relaxed);
         self.in_queue_seats.fetch_add(seats as u64, Ordering::Relaxed);
         self.observe_queue(length);
     }
 
-    /// A request finds this many in its queue, itself among them.
+    /// A request finds `length` requests in its queue, itself included.
     pub(super) fn observe_queue(&self, length: usize) {
         self.queue_length.observe(length as f64);
     }
@@ -154,7 +154,7 @@ impl FlowSeries {
         self.executing_seats.fetch_sub(seats as u64, Ordering::Relaxed);
     }
 
-    /// A request is rejected after it waited so long.
+    /// A request is rejected after it waited for `waited`.
     pub(super) fn reject(&self, reason: Rejection, waited: Duration) {
         self.rejected(reason).inc();
         self.waited.rejected.observe_duration(waited);

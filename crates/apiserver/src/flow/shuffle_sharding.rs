@@ -29,13 +29,13 @@ pub(super) fn deal(hash: u64, queues: u64, hand_size: usize) -> impl Iterator<It
         let mut card = rest % left;
         rest /= left;
         left -= 1;
-        let mut place = 0;
-        while place < count && dealt[place] <= card {
+        let mut index = 0;
+        while index < count && dealt[index] <= card {
             card += 1;
-            place += 1;
+            index += 1;
         }
-        dealt.copy_within(place..count, place + 1);
-        dealt[place] = card;
+        dealt.copy_within(index..count, index + 1);
+        dealt[index] = card;
         *dealt_card = card;
     }
     hand.into_iter().take(size)

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::configuration::ClusterFlow;
 use super::requests::RequestSummary;
-use super::seats::{Classified, Place, Seat, Seats, Waiting};
+use super::seats::{Assignment, Classified, Seat, Seats, Waiting};
 use super::series::Rejection;
 use super::shuffle_sharding::flow_hash;
 use super::work::Work;
@@ -31,7 +31,7 @@ pub(super) fn level(name: &str, shares: u64, queuing: Option<(u64, u64, u64)>) -
     }}})
 }
 
-/// A schema of one user, who is one flow.
+/// A schema that matches one user, whose requests are one flow.
 pub(super) fn schema(name: &str, precedence: u64, level: &str, user: &str) -> Value {
     json!({"metadata": {"name": name, "uid": format!("{name}-uid")}, "spec": {
         "priorityLevelConfiguration": {"name": level},
@@ -64,12 +64,12 @@ impl Requests {
     }
 
     /// A request of a user.
-    pub(super) fn send(&self, user: &str) -> Result<Place, Rejection> {
+    pub(super) fn send(&self, user: &str) -> Result<Assignment, Rejection> {
         self.send_work(user, Work::OneSeat)
     }
 
     /// A request of a user with some work.
-    pub(super) fn send_work(&self, user: &str, work: Work) -> Result<Place, Rejection> {
+    pub(super) fn send_work(&self, user: &str, work: Work) -> Result<Assignment, Rejection> {
         let config = self.cluster.current();
         let caller = caller(user, false);
         let info = Arc::new(RequestInfo::new(&http::Method::GET, &"/version".parse().unwrap()));
@@ -81,16 +81,16 @@ impl Requests {
 
     pub(super) fn seated(&self, user: &str) -> Seat {
         match self.send(user) {
-            Ok(Place::Seat(seat)) => seat,
-            Ok(Place::Queue(_)) => panic!("{user} has to wait"),
+            Ok(Assignment::Seat(seat)) => seat,
+            Ok(Assignment::Queue(_)) => panic!("{user} has to wait"),
             Err(reason) => panic!("{user} is rejected: {reason:?}"),
         }
     }
 
     pub(super) fn waiting(&self, user: &str) -> Waiting {
         match self.send(user) {
-            Ok(Place::Queue(waiting)) => waiting,
-            Ok(Place::Seat(_)) => panic!("{user} does not wait"),
+            Ok(Assignment::Queue(waiting)) => waiting,
+            Ok(Assignment::Seat(_)) => panic!("{user} does not wait"),
             Err(reason) => panic!("{user} is rejected: {reason:?}"),
         }
     }

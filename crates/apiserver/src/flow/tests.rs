@@ -25,7 +25,7 @@ fn seats(total: usize) -> Arc<Seats> {
     Arc::new(Seats::new(total, 100))
 }
 
-/// Two levels of four seats each, one with queues and one without; the other shares belong to nobody.
+/// Two levels of four seats each, one with queues and one without; other levels have the remaining shares.
 fn two_levels() -> Vec<Value> {
     vec![
         level("queue", 40, Some((8, 2, 2))),
@@ -64,7 +64,7 @@ fn flow_that_fills_its_queues_does_not_starve_another() {
     let mut held: Vec<Seat> = (0..4).map(|_| requests.seated("q")).collect();
     let flood: Vec<Waiting> = (0..4).map(|_| requests.waiting("q")).collect();
     let mut other = requests.waiting("other");
-    // Seats that become free go to both flows, whoever waits longer.
+    // Seats that become free go to both flows, not only to the one that waits longer.
     held.truncate(2);
     assert!(polled(&mut other).is_some());
     drop((held, flood, other));
@@ -175,7 +175,7 @@ async fn wide_request_waits_for_its_seats_and_keeps_them_after_it_was_executed()
     // Two of eight seats: at most 15 percent.
     let write = Work::Write { watches: 40 };
     let narrow: Vec<Seat> = (0..7).map(|_| requests.seated("q")).collect();
-    let Ok(Place::Queue(mut wide)) = requests.send_work("q", write) else { panic!("it has to wait") };
+    let Ok(Assignment::Queue(mut wide)) = requests.send_work("q", write) else { panic!("it has to wait") };
     let series = requests.cluster.current().flows()[1].series.clone();
     assert_eq!((series.in_queue(), series.in_queue_seats(), seats.seats_in_use()), (1, 2, 7));
     // One is free, but it is not the turn of this one.
@@ -201,7 +201,7 @@ async fn seats_that_linger_are_freed_for_requests_that_wait() {
     let seats = seats(TOTAL);
     let requests = Requests::new(&seats, "c", &two_levels());
     let write = || match requests.send_work("q", Work::Write { watches: 100 }) {
-        Ok(Place::Seat(seat)) => seat,
+        Ok(Assignment::Seat(seat)) => seat,
         _ => panic!("it has to execute"),
     };
     // One seat each, for 50 ms.
@@ -234,8 +234,8 @@ fn seats_are_neither_lost_nor_added() {
                     _ => Work::Write { watches: rng.below(300) as usize },
                 };
                 match requests.send_work(["q", "other", "r", "x"][rng.below(4) as usize], work) {
-                    Ok(Place::Seat(seat)) => taken.push(seat),
-                    Ok(Place::Queue(waiting)) => queued.push(waiting),
+                    Ok(Assignment::Seat(seat)) => taken.push(seat),
+                    Ok(Assignment::Queue(waiting)) => queued.push(waiting),
                     Err(_) => {}
                 }
             }
@@ -327,7 +327,7 @@ async fn long_running_requests_other_than_watches_are_not_classified() {
     }
 }
 
-/// A response whose end is not known beforehand.
+/// A response without a known end.
 fn endless() -> Response<ResponseBody> {
     let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
     Response::new(StreamBody::new(never).boxed_unsync())

@@ -1,14 +1,14 @@
 //! Response bytes that clients have not read, and how long they may stay unread.
 //!
-//! Every response over a connection has one [`Unread`]. It counts the bytes that the response keeps in memory:
-//! frames of a watch that are ready, the frame that goes out now, and what HTTP/2 has queued because the
-//! client's window is closed. A client that takes no byte for [`STALL_LIMIT`] loses the response; a seat that is
-//! still held is free after [`SEAT_STALL`], so that clients that do not read keep nobody waiting.
+//! Every response over a connection has one [`Unread`]. It counts the bytes that the response keeps in memory: frames
+//! of a watch that are ready, the frame that is being sent, and bytes that HTTP/2 has queued because the client's
+//! window is closed. The response is ended if its client takes no byte for [`STALL_LIMIT`]; a seat that it still holds
+//! is released after [`SEAT_STALL`], so that clients that do not read do not delay other requests.
 //!
-//! Users have a limit on the sum of theirs. Beyond it watches make no further events until there is room, and those
+//! The sum for each user is limited. Beyond the limit, watches produce no further events until there is room, and those
 //! that lag most are ended; their clients list again. Memory is counted for each response even if several share a
-//! frame. Only a few watches of a user write a large event at once ([`LargeWrite`]): encrypting one object of 1 MB for a
-//! thousand watches takes a second of processor time, and requests of others would wait for all of it.
+//! frame. Only a few watches of a user write a large event at once ([`LargeWrite`]): encrypting one object of 1 MB for
+//! a thousand watches takes a second of processor time, and requests of other users would wait for all of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -51,7 +51,7 @@ pub(crate) struct Unread {
     is_ended: AtomicBool,
     /// The task that writes the response, once it waits.
     writer: AtomicWaker,
-    /// Whose response it is; nobody's if the request was not authenticated.
+    /// The user of the response; unset if the request was not authenticated.
     user: OnceLock<Arc<User>>,
     turn: Mutex<Option<Turn>>,
 }
@@ -118,7 +118,7 @@ impl Unread {
         drop(before);
     }
 
-    /// Counts bytes until what is returned is dropped.
+    /// Counts bytes until the result is dropped.
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         self.add(bytes);
         Charge { unread: self.clone(), bytes }
@@ -221,7 +221,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Whether an event of so many bytes fits the limits of the user now.
+    /// Returns true if an event of so many bytes fits the limits of the user now.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.unread.user.get().is_none_or(|user| bytes <= LARGE_EVENT_BYTES && user.has_room(bytes))
     }
@@ -241,7 +241,7 @@ impl Charge {
         has_room
     }
 
-    /// Whether the response was ended because its client does not read.
+    /// Returns true if the response was ended because its client does not read.
     pub(crate) fn is_ended(&self) -> bool {
         self.unread.is_ended()
     }
@@ -251,12 +251,12 @@ impl Charge {
         self.unread.release_turn();
     }
 
-    /// Notes that the client took some of them. They stay in memory until the last of them is taken.
+    /// Records that the client took some of the bytes. They stay in memory until the last of them is taken.
     pub(crate) fn note_progress(&self) {
         self.unread.note_progress();
     }
 
-    /// Counts so many instead.
+    /// Replaces the number of bytes.
     pub(crate) fn set(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.unread.add(bytes - self.bytes);

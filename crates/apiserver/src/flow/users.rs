@@ -27,8 +27,8 @@ const USER_RESPONSE_BYTES: usize = 2 * USER_UNREAD_BYTES;
 /// requests of other users wait for them.
 pub(super) const LARGE_WRITES_PER_USER: usize = 2;
 
-/// Users of whom nothing is under way are remembered as long as there are no more than these, or than there are
-/// others: a user that sends one request sends another.
+/// Users without running requests are kept as long as there are at most this many, or no more than there are other
+/// users: a user that has sent one request usually sends another.
 const IDLE_USERS: usize = 1024;
 
 /// All users, by cluster and name.
@@ -62,7 +62,7 @@ impl Default for LargeWrites {
 #[derive(Default)]
 struct Watches {
     all: Vec<Weak<Unread>>,
-    /// When there are so many, those that have ended are removed.
+    /// Number of watches at which those that have ended are removed.
     prune_at: usize,
 }
 
@@ -94,12 +94,12 @@ impl Users {
 }
 
 impl User {
-    /// Whether the user has left so much unread that it gets nothing more for now.
+    /// Returns true if the user has left so much unread that it gets nothing more for now.
     pub(super) fn is_saturated(&self) -> bool {
         self.unread.load(Ordering::Relaxed) > USER_RESPONSE_BYTES
     }
 
-    /// Counts a long-running request, if there are fewer than so many.
+    /// Counts a long-running request, if there are fewer than `limit`.
     pub(super) fn begin_long_running(self: &Arc<Self>, limit: usize) -> Option<LongRunning> {
         let more = |running: usize| (running < limit).then_some(running + 1);
         self.long_running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -121,31 +121,31 @@ impl User {
 
     pub(super) fn remove_unread(&self, bytes: usize) {
         let before = self.unread.fetch_sub(bytes, Ordering::Relaxed);
-        // Only who is near the limit has anything that waits.
+        // Watches wait for room only near the limit.
         if before > USER_UNREAD_BYTES / 2 {
             self.freed.notify_one();
         }
     }
 
-    /// Whether so many more bytes fit. Those of a user that has none always do.
+    /// Returns true if `bytes` more fit. Those of a user that has none always do.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         let unread = self.unread.load(Ordering::Relaxed);
         unread == 0 || unread + bytes <= USER_UNREAD_BYTES
     }
 
-    /// Waits until a watch may write a large event. Those that wait longest are first.
+    /// Waits until a watch may write a large event, in order of arrival.
     pub(super) async fn large_write(&self) -> LargeWrite {
-        // Never closed, so there is always a permit in the end.
+        // The semaphore is never closed, so a permit is always granted eventually.
         self.large_writes.0.clone().acquire_owned().await.ok()
     }
 
-    /// Waits until so many more bytes fit. False if they did not until then: then the watch is to end.
+    /// Waits until `bytes` more fit. Returns false after the deadline; then the watch must end.
     pub(super) async fn room(&self, bytes: usize, deadline: Instant) -> bool {
         loop {
             let freed = self.freed.notified();
             let now = Instant::now();
             if self.has_room(bytes) {
-                // There may be room for another one, too.
+                // There may be room for another watch, too.
                 self.freed.notify_one();
                 return true;
             }
@@ -153,20 +153,20 @@ impl User {
                 return false;
             }
             self.end_lagging(bytes, now);
-            // Late or not, it is looked at again.
+            // Checked again after a timeout, too.
             let _ = tokio::time::timeout_at(deadline.min(now + LAG_LIMIT), freed).await;
         }
     }
 
-    /// Ends the watches that lag most until so many bytes become free.
-    fn end_lagging(&self, mut wanted: usize, now: Instant) {
+    /// Ends the watches that lag most until `wanted` bytes become free.
+    fn end_lagging(&self, mut missing: usize, now: Instant) {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lagging = Vec::new();
         for watch in watches.all.iter().filter_map(Weak::upgrade) {
             match watch.bytes() {
                 0 => {}
                 // Free as soon as its task runs.
-                bytes if watch.is_ended() => wanted = wanted.saturating_sub(bytes),
+                bytes if watch.is_ended() => missing = missing.saturating_sub(bytes),
                 _ if watch.last_progress() + LAG_LIMIT <= now => lagging.push(watch),
                 _ => {}
             }
@@ -174,10 +174,10 @@ impl User {
         drop(watches);
         lagging.sort_by_key(|watch| watch.last_progress());
         for watch in lagging {
-            if wanted == 0 {
+            if missing == 0 {
                 break;
             }
-            wanted = wanted.saturating_sub(watch.bytes());
+            missing = missing.saturating_sub(watch.bytes());
             tracing::debug!(bytes = watch.bytes(), "ending a watch whose client does not read");
             watch.end();
         }

@@ -1,5 +1,5 @@
-//! Watches by what they select, for estimating the work after a write
-//! (`pkg/util/flowcontrol/watch_tracker.go` of k8s.io/apiserver).
+//! Running watches by their scope, for estimating the work after a write (`pkg/util/flowcontrol/watch_tracker.go` of
+//! k8s.io/apiserver).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

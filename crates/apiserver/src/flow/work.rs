@@ -35,11 +35,11 @@ const MAX_SEATS_PERCENT: usize = 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     OneSeat,
-    /// Returns objects with so many bytes.
+    /// Returns objects of `bytes` in total.
     List {
         bytes: u64,
     },
-    /// Changes an object that so many watches select.
+    /// Changes an object that `watches` watches select.
     Write {
         watches: usize,
     },
@@ -92,7 +92,7 @@ impl Work {
         Self::List { bytes: objects.saturating_mul(stored.average_bytes) }
     }
 
-    /// The seats of the request at a level whose requests may take so many.
+    /// The seats of the request at a level whose requests may take at most `level_seats`.
     pub(super) fn estimate(self, level_seats: Option<usize>) -> WorkEstimate {
         let at_most = |limit: usize| level_seats.map_or(limit, |seats| seats.min(limit)).max(1);
         match self {
@@ -114,7 +114,7 @@ impl Work {
     }
 }
 
-/// Whether a watch begins with the objects that exist.
+/// Returns true if a watch begins with the objects that exist.
 fn sends_objects(info: &RequestInfo) -> bool {
     let query = info.query();
     query.flag("sendInitialEvents") || matches!(query.text("resourceVersion"), "" | "0")

@@ -1,8 +1,8 @@
-//! Named checks of whether the server works, served at `/livez`, `/readyz` and `/healthz`.
+//! Health checks, served at `/livez`, `/readyz` and `/healthz`.
 //!
 //! Paths, parameters and texts are kube-apiserver's (`pkg/server/healthz` of k8s.io/apiserver), with one difference:
-//! the reason of a failure is in the log, and in the answers to the server's operator. Others never read it, also not in
-//! the answer of a single check.
+//! the reason of a failure is in the log, and in responses to the server's operator. Other clients never receive it,
+//! not even in the response of a single check.
 
 mod probe;
 mod report;
@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use probe::{Probe, Wishes};
 pub(crate) use report::{Reasons, Report};
 
-/// How long one check may take, upstream's for etcd. One that takes longer has failed: whoever
-/// asks has a deadline of its own and learns more from an answer than from silence.
+/// The timeout of one check, that of kube-apiserver for etcd. A check that takes longer has failed: the prober has a
+/// timeout of its own, and a response is more useful to it than a timeout.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The check that fails from the beginning of the shutdown on, of `/readyz` only: the server
-/// still works, but nobody should send it anything new.
+/// The check that fails from the beginning of the shutdown, for `/readyz` only: the server still works, but must not
+/// get new requests.
 const SHUTDOWN_CHECK: &str = "shutdown";
 
 /// The check of the store, which kube-apiserver calls [`STORE_IN_KUBERNETES`].
@@ -34,7 +34,7 @@ const STORE_IN_KUBERNETES: &str = "etcd";
 /// Why a check failed, and which probes fail with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unhealthy {
-    /// The server works and should get no requests, or not all of them: only `/readyz` fails.
+    /// The server works but should get no requests, or only some: only `/readyz` fails.
     NotReady(String),
     /// The server does not work, and a restart may help: all probes fail.
     Failed(String),
@@ -61,7 +61,7 @@ pub struct HealthChecks {
 }
 
 impl HealthChecks {
-    /// Only `ping`, which says that the server answers at all. It is not ready any more once
+    /// Creates checks with `ping` only, which shows that the server responds. The server is not ready any more once
     /// `shutting_down` is cancelled.
     pub fn new(shutting_down: CancellationToken) -> Self {
         let mut health = Self { checks: Vec::new(), shutting_down };
@@ -69,7 +69,7 @@ impl HealthChecks {
         health
     }
 
-    /// Adds a check. The reason of a failure goes to the log and to the server's operator.
+    /// Adds a check. The reason of a failure is logged and returned to the server's operator.
     pub fn register<F>(&mut self, name: &'static str, check: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<(), Unhealthy>> + Send + 'static,
@@ -77,7 +77,7 @@ impl HealthChecks {
         self.checks.push((name, Arc::new(move || Box::pin(check()))));
     }
 
-    /// Carries out the checks of a probe, but for the excluded ones.
+    /// Runs the checks of a probe, except the excluded ones.
     pub(crate) async fn run(&self, probe: Probe, excluded: &[&str], reasons: Reasons) -> Report {
         let mut report = Report::new(probe, reasons);
         let excluded: Vec<&str> = excluded.iter().map(|name| Self::canonical_name(name)).collect();
@@ -104,7 +104,7 @@ impl HealthChecks {
         if name == STORE_IN_KUBERNETES { STORE_CHECK } else { name }
     }
 
-    /// Carries out one check and returns the reason of its failure, if it failed; `None` if the probe has no such check.
+    /// Runs one check and returns the reason of its failure, if it failed; `None` if the probe has no such check.
     pub(crate) async fn run_one(&self, probe: Probe, name: &str) -> Option<Result<(), String>> {
         let reason = if probe == Probe::Ready && name == SHUTDOWN_CHECK {
             self.shutdown()
@@ -127,7 +127,7 @@ impl fmt::Debug for HealthChecks {
     }
 }
 
-/// Carries out a check and returns why `probe` fails by it, if it does.
+/// Runs a check and returns why `probe` fails by it, if it does.
 async fn failure(probe: Probe, name: &str, check: &Arc<Check>) -> Option<String> {
     let reason = match tokio::time::timeout(CHECK_TIMEOUT, check()).await {
         Ok(Ok(())) => return None,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_readiness_ends_with_the_shutdown() {
+    async fn shutdown_fails_readyz_only() {
         let (health, shutting_down) = health();
         for (probe, healthy_after) in [(Probe::Live, true), (Probe::Health, true), (Probe::Ready, false)] {
             assert!(health.run(probe, &[], Reasons::Withheld).await.is_healthy(), "{probe:?} before");
@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_excluded_check_is_not_carried_out() {
+    async fn excluded_check_is_not_run() {
         let (mut health, _shutting_down) = health();
         health.register("faulty", async || panic!("it was excluded"));
         assert!(health.run(Probe::Live, &["faulty"], Reasons::Withheld).await.is_healthy());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_check_that_hangs_has_failed() {
+    async fn check_that_hangs_has_failed() {
         let (mut health, _shutting_down) = health();
         health.register("hanging", std::future::pending);
         let late = "no result within 2 s".to_owned();

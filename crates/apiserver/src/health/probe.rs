@@ -1,20 +1,20 @@
-//! Which health question is asked, read from the path and the query.
+//! The probe in the path of a health request, and its parameters.
 
-/// One of the three questions.
+/// A health endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Should it be restarted?
+    /// Fails if the server should be restarted.
     Live,
-    /// Should it get requests?
+    /// Fails if the server should get no requests.
     Ready,
-    /// The question of old, before there were two.
+    /// The older endpoint that the other two replace.
     Health,
 }
 
 impl Probe {
     const ALL: [Probe; 3] = [Probe::Live, Probe::Ready, Probe::Health];
 
-    /// Its name in the path and in the answers.
+    /// The name in the path and in responses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Probe::Live => "livez",
@@ -23,7 +23,7 @@ impl Probe {
         }
     }
 
-    /// The probe of a path, and the check if the path names one: `/readyz` or `/readyz/store`.
+    /// Parses the probe of a path, and the check if the path names one: `/readyz` or `/readyz/store`.
     pub(crate) fn of_path(path: &str) -> Option<(Probe, Option<&str>)> {
         let path = path.strip_prefix('/')?;
         let (name, check) = match path.split_once('/') {
@@ -35,13 +35,12 @@ impl Probe {
     }
 }
 
-/// What the query asks of the answer. Names of checks need no percent-encoding, so none is
-/// undone here.
+/// The parameters of the query. Names of checks need no percent-encoding, so none is decoded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes<'a> {
     /// List the checks also when all of them pass.
     pub(crate) verbose: bool,
-    /// Leave these out.
+    /// Checks to skip.
     pub(crate) excluded: Vec<&'a str>,
 }
 

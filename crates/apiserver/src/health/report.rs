@@ -1,15 +1,15 @@
-//! The text of a health answer, line by line as upstream writes it.
+//! The text of a health response, in kube-apiserver's format.
 
 use std::fmt::Write;
 
 use super::Probe;
 
-/// Whether an answer says why a check failed.
+/// Visibility of the reasons of failures in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reasons {
-    /// For the server's operator.
+    /// Included, for the server's operator.
     Shown,
-    /// For everyone else.
+    /// Withheld from all other clients.
     Withheld,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Report {
     reasons: Reasons,
     lines: String,
     names: Vec<String>,
-    /// Checks that were carried out, and whether they passed.
+    /// The checks that ran, and whether they passed.
     outcomes: Vec<(String, bool)>,
     failed: bool,
 }
@@ -30,7 +30,7 @@ impl Report {
         Self { probe, reasons, lines: String::new(), names: Vec::new(), outcomes: Vec::new(), failed: false }
     }
 
-    /// Notes the outcome of a check, which is the reason of its failure if it failed.
+    /// Records the outcome of a check, with the reason if it failed.
     pub(super) fn checked(&mut self, name: &str, failure: Option<String>) {
         self.outcomes.push((name.to_owned(), failure.is_none()));
         match failure {
@@ -49,7 +49,7 @@ impl Report {
         self.names.push(name.to_owned());
     }
 
-    /// Says which exclusions named no check, lest a misspelt one looks as if it worked.
+    /// Lists exclusions that match no check, so that a misspelt one is noticed.
     pub(super) fn note_unmatched(&mut self, excluded: &[&str]) {
         let unknown = excluded.iter().filter(|name| !self.names.iter().any(|known| known == **name));
         let quoted: Vec<String> = unknown.map(|name| format!("{name:?}")).collect();
@@ -67,7 +67,7 @@ impl Report {
         !self.failed
     }
 
-    /// The body of the answer. A failure always lists the checks.
+    /// The body of the response. A failure always lists the checks.
     pub(crate) fn text(mut self, verbose: bool) -> String {
         let name = self.probe.name();
         match (self.failed, verbose) {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn success_is_ok_and_lists_the_checks_when_asked() {
+    fn success_is_ok_and_lists_the_checks_if_verbose() {
         assert_eq!(report(&[("ping", true)]).text(false), "ok");
         let text = report(&[("ping", true), ("store", true)]).text(true);
         assert_eq!(text, "[+]ping ok\n[+]store ok\nlivez check passed\n");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn exclusions_are_listed_and_unknown_ones_pointed_out() {
+    fn exclusions_and_unknown_ones_are_listed() {
         let mut report = report(&[("ping", true)]);
         report.excluded("store");
         report.note_unmatched(&["store", "stroe"]);

@@ -1,14 +1,14 @@
-//! What else is known of a user may be taken on only in a form that nobody can misunderstand.
+//! Validation of extra fields of an impersonated user, which must be unambiguous.
 
 use std::collections::BTreeMap;
 
 use coracle_meta::field::{FieldError, Path};
 use coracle_meta::name::dns1123_subdomain;
 
-/// What a path of a key consists of, beside letters and digits.
+/// Characters of the path of a key, beside letters and digits.
 const PATH_CHARACTERS: &str = "/-._~%!$&'()*+,;=:";
 
-/// What is wrong with it, in upstream's words (`validateExtra` in its `mode.go`).
+/// Returns the first error, with kube-apiserver's text (`validateExtra` in its `mode.go`).
 pub(super) fn problem(extra: &BTreeMap<String, Vec<String>>) -> Option<String> {
     extra.iter().find_map(|(key, values)| {
         if key.is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn problem(extra: &BTreeMap<String, Vec<String>>) -> Option<String> {
     })
 }
 
-/// What is wrong with a key that should be like `example.com/scopes`.
+/// Checks that a key has the form `example.com/scopes`.
 fn not_domain_prefixed(key: &str) -> Option<FieldError> {
     let extra = Path::root("extra");
     let path = extra.child("key");
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_values_are_unmistakable() {
+    fn ambiguous_keys_and_values_are_rejected() {
         let problem = |key: &str, value: &str| {
             problem(&BTreeMap::from([(key.to_owned(), vec![value.to_owned()])])).unwrap_or_default()
         };

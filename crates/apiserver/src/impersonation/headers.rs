@@ -1,4 +1,4 @@
-//! The headers by which a sender says as whom to act.
+//! The `Impersonate-*` headers.
 
 use std::fmt::Write as _;
 
@@ -12,26 +12,26 @@ const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 
-/// What all of them begin with.
+/// The common prefix of the headers.
 const PREFIX: &str = "impersonate-";
 
-/// Whether a request has any.
+/// Returns true if a request has an impersonation header.
 pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with(PREFIX))
 }
 
-/// Takes all of them out of a request.
-pub(super) fn forget(headers: &mut HeaderMap) {
+/// Removes the impersonation headers from a request.
+pub(super) fn strip(headers: &mut HeaderMap) {
     let names: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with(PREFIX)).cloned().collect();
     for name in names {
         headers.remove(name);
     }
 }
 
-/// As whom the sender wants to act, or what is wrong with that.
-pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, String> {
+/// Parses the impersonated user. Returns an error if the headers are invalid.
+pub(super) fn requested(headers: &HeaderMap) -> Result<Option<Identity>, String> {
     let first = |name| headers.get(name).map(text).unwrap_or_default();
-    let mut wanted = Identity {
+    let mut requested = Identity {
         name: first(USER),
         uid: first(UID),
         groups: headers.get_all(GROUP).iter().map(text).collect(),
@@ -39,30 +39,30 @@ pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<Identity>, String> {
     };
     for (name, value) in headers {
         let Some(key) = name.as_str().strip_prefix(EXTRA) else { continue };
-        wanted.extra.entry(unescaped(key)).or_default().push(text(value));
+        requested.extra.entry(unescaped(key)).or_default().push(text(value));
     }
-    if !wanted.name.is_empty() {
-        return Ok(Some(wanted));
+    if !requested.name.is_empty() {
+        return Ok(Some(requested));
     }
-    if wanted == Identity::default() {
+    if requested == Identity::default() {
         return Ok(None);
     }
-    Err(format!("requested {} without impersonating a user name", shown_by_go(&wanted)))
+    Err(format!("requested {} without impersonating a user name", go_syntax(&requested)))
 }
 
-/// What cannot be read is not left out: then the request would be from the sender.
+/// Header values that are not UTF-8 are not dropped, because the request would then run as the sender.
 fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// With nothing encoded; as it is if it cannot be decoded.
+/// Decodes percent escapes; returns the key unchanged if it cannot be decoded.
 fn unescaped(key: &str) -> String {
     let decoded = percent_decode_str(key).decode_utf8();
     decoded.map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned)
 }
 
-/// As Go's `%#v` shows upstream's type.
-fn shown_by_go(identity: &Identity) -> String {
+/// Formats the user like Go's `%#v` of kube-apiserver's type.
+fn go_syntax(identity: &Identity) -> String {
     let list = |texts: &[String]| {
         if texts.is_empty() {
             return "[]string(nil)".to_owned();

@@ -1,9 +1,9 @@
-//! Acting as somebody else: whoever may do that asks with headers, and everything after is decided
-//! and noted as if the other had asked.
+//! User impersonation: a permitted sender names another user in headers, and later filters authorize and record the
+//! request as if that user had sent it.
 //!
-//! There are several ways to be allowed to, tried in upstream's order
-//! (`pkg/endpoints/filters/impersonation` of k8s.io/apiserver): constrained ones, which also say what
-//! may be done as the other, and the old one, by which all may be done that the other may do.
+//! There are several modes, tried in kube-apiserver's order (`pkg/endpoints/filters/impersonation` of
+//! k8s.io/apiserver): constrained modes, which also limit the operations, and the legacy mode, which allows everything
+//! that the impersonated user may do.
 
 mod extra;
 mod headers;
@@ -20,25 +20,25 @@ use mode::MODES;
 
 pub(crate) use headers::is_asked_for;
 
-/// Who a request is to be from, if not from whoever sent it. The headers are taken out of it, so that
-/// nobody after this can treat it otherwise than the other's own.
+/// Returns the impersonated user, or None without impersonation headers. Removes the headers from the request, so that
+/// later filters treat it like a request of that user.
 ///
 /// # Errors
-/// If the sender may not act as that, or does not say as whom.
+/// If the sender may not impersonate the user, or the headers are invalid.
 pub(crate) fn impersonated(
     headers: &mut HeaderMap,
     sender: &Identity,
-    asked: &Attributes<'_>,
+    attributes: &Attributes<'_>,
     permissions: &dyn Permissions,
     metrics: &ServerMetrics,
 ) -> Result<Option<Identity>, Refusal> {
-    let wanted = headers::wanted(headers).map_err(Refusal::bad_impersonation)?;
-    let Some(wanted) = wanted else { return Ok(None) };
-    headers::forget(headers);
+    let requested = headers::requested(headers).map_err(Refusal::bad_impersonation)?;
+    let Some(requested) = requested else { return Ok(None) };
+    headers::strip(headers);
     let began = Instant::now();
     let mut refused = None;
     for mode in MODES {
-        match mode.check(&wanted, sender, asked, permissions, metrics) {
+        match mode.check(&requested, sender, attributes, permissions, metrics) {
             Some(Ok(identity)) => {
                 metrics.note_impersonation(Some(mode.name()), began.elapsed());
                 return Ok(Some(identity));
@@ -48,7 +48,7 @@ pub(crate) fn impersonated(
         }
     }
     metrics.note_impersonation(None, began.elapsed());
-    // The old way is open to everybody, so somebody has refused.
+    // The legacy mode applies to every user, so at least one mode has rejected the request.
     Err(refused.map_or_else(Refusal::undecided, |status| Refusal::unauthorized_action(*status)))
 }
 
@@ -82,15 +82,15 @@ mod tests {
         for (name, value) in headers {
             map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        let asked = Attributes { verb: "get", target: POD };
-        let outcome = impersonated(&mut map, sender, &asked, permissions, &ServerMetrics::default());
+        let attributes = Attributes { verb: "get", target: POD };
+        let outcome = impersonated(&mut map, sender, &attributes, permissions, &ServerMetrics::default());
         if matches!(outcome, Ok(Some(_))) {
             assert!(!is_asked_for(&map), "headers stay behind");
         }
         outcome.map_err(|refusal| (refusal.status().code, refusal.status().message.clone()))
     }
 
-    fn asked(
+    fn impersonate(
         groups: &[&str],
         headers: &[(&'static str, &'static str)],
     ) -> Result<Option<Identity>, (u16, String)> {
@@ -98,7 +98,7 @@ mod tests {
         ask(&Identity { name: "me".into(), groups, ..Identity::default() }, &MastersOnly, headers)
     }
 
-    /// Allows these, each `verb group resource/subresource namespace/name`.
+    /// Permissions that allow these requests, each `verb group resource/subresource namespace/name`.
     struct Allows(&'static [&'static str]);
 
     impl Permissions for Allows {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_acts_as_another() {
+    fn permitted_sender_impersonates_another_user() {
         let headers = [
             (USER, "jane"),
             (GROUP, "dev"),
@@ -130,34 +130,34 @@ mod tests {
             ("impersonate-uid", "7"),
             ("impersonate-extra-example.com%2fscopes", "view"),
         ];
-        let jane = asked(MASTERS, &headers).unwrap().unwrap();
+        let jane = impersonate(MASTERS, &headers).unwrap().unwrap();
         assert_eq!((jane.name.as_str(), jane.uid.as_str()), ("jane", "7"));
         assert_eq!(jane.groups, ["dev", "ops", "system:authenticated"]);
         assert_eq!(jane.extra["example.com/scopes"], ["view"]);
-        assert_eq!(asked(MASTERS, &[]), Ok(None));
+        assert_eq!(impersonate(MASTERS, &[]), Ok(None));
     }
 
     #[test]
-    fn accounts_nodes_and_strangers_are_in_their_groups() {
-        let account = asked(MASTERS, &[(USER, "system:serviceaccount:ns:robot")]).unwrap().unwrap();
+    fn impersonated_users_get_their_implied_groups() {
+        let account = impersonate(MASTERS, &[(USER, "system:serviceaccount:ns:robot")]).unwrap().unwrap();
         let groups = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
         assert_eq!(account.groups, groups);
-        let node = asked(MASTERS, &[(USER, "system:node:n")]).unwrap().unwrap();
+        let node = impersonate(MASTERS, &[(USER, "system:node:n")]).unwrap().unwrap();
         assert_eq!(node.groups, ["system:nodes", "system:authenticated"]);
-        let stranger = asked(MASTERS, &[(USER, "system:anonymous")]).unwrap().unwrap();
+        let stranger = impersonate(MASTERS, &[(USER, "system:anonymous")]).unwrap().unwrap();
         assert_eq!(stranger.groups, ["system:unauthenticated"]);
     }
 
     #[test]
-    fn others_are_refused_in_upstreams_words() {
-        let refusal = asked(&["dev"], &[(USER, "jane")]).unwrap_err();
+    fn sender_without_permission_gets_the_message_of_kube_apiserver() {
+        let refusal = impersonate(&["dev"], &[(USER, "jane")]).unwrap_err();
         let message = "pods \"p\" is forbidden: User \"me\" cannot impersonate-on:user-info:get resource \
                        \"pods\" in API group \"\" in the namespace \"ns\"";
         assert_eq!(refusal, (403, message.to_owned()));
-        let (code, message) = asked(&["dev"], &[(USER, "system:serviceaccount:ns:robot")]).unwrap_err();
+        let (code, message) = impersonate(&["dev"], &[(USER, "system:serviceaccount:ns:robot")]).unwrap_err();
         assert_eq!(code, 403);
         assert!(message.contains("cannot impersonate-on:serviceaccount:get resource"), "{message}");
-        let (code, message) = asked(MASTERS, &[(GROUP, "system:masters")]).unwrap_err();
+        let (code, message) = impersonate(MASTERS, &[(GROUP, "system:masters")]).unwrap_err();
         assert_eq!(
             (code, &*message),
             (
@@ -169,19 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_cannot_be_read_is_not_the_sender() {
+    fn unreadable_user_header_is_not_treated_as_the_sender() {
         let mut headers = HeaderMap::new();
         headers.insert(USER, HeaderValue::from_bytes(b"jan\xe9").unwrap());
-        let asked = Attributes { verb: "get", target: POD };
+        let attributes = Attributes { verb: "get", target: POD };
         let admin = Identity { groups: vec!["system:masters".into()], ..Identity::default() };
-        let jane = impersonated(&mut headers, &admin, &asked, &MastersOnly, &ServerMetrics::default())
+        let jane = impersonated(&mut headers, &admin, &attributes, &MastersOnly, &ServerMetrics::default())
             .unwrap()
             .unwrap();
         assert_eq!(jane.name, "jan\u{fffd}");
     }
 
     #[test]
-    fn what_may_be_done_as_another_may_be_limited() {
+    fn constrained_impersonation_limits_operations() {
         let sender = Identity { name: "me".into(), ..Identity::default() };
         let rules: &[&str] = &[
             "impersonate-on:user-info:get  pods/ ns/p",
@@ -194,12 +194,12 @@ mod tests {
         assert!(ask(&[(USER, "joe")]).is_err());
         let (_, message) = ask(&[(USER, "jane"), (GROUP, "system:masters")]).unwrap_err();
         assert!(message.ends_with("impersonating the system:masters group is not allowed"), "{message}");
-        // Nodes and accounts have ways of their own.
+        // Nodes and accounts require their own modes.
         assert!(ask(&[(USER, "system:node:n")]).is_err());
     }
 
     #[test]
-    fn an_agent_may_act_as_its_own_node_only() {
+    fn associated_node_mode_is_limited_to_the_own_node() {
         let node = |name: &str| Identity {
             name: "system:serviceaccount:kube-system:agent".into(),
             extra: [("authentication.kubernetes.io/node-name".to_owned(), vec![name.to_owned()])].into(),

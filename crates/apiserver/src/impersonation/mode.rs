@@ -1,4 +1,4 @@
-//! The ways in which somebody may be allowed to act as another.
+//! The impersonation modes, each with its own permissions.
 
 use coracle_meta::name::{dns1123_label, dns1123_subdomain};
 use coracle_meta::status::Status;
@@ -18,52 +18,52 @@ const NODE: &str = "system:node:";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 
-/// Where it is noted on which node the pod of a service account runs.
+/// The extra field with the node of a service account's pod.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// The group of the attributes of users that are no objects.
+/// The API group of user attributes that are not objects.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Whoever wants so many groups or values may be allowed all of them at once.
+/// For this many groups or values, a wildcard permission is tried first.
 const MANY: usize = 4;
 
-/// A way to be allowed to act as another.
+/// An impersonation mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// An agent as the node that its pod is on.
+    /// A service account of a pod impersonates the pod's own node.
     AssociatedNode,
-    /// Somebody as a node.
+    /// Any user impersonates a node.
     ArbitraryNode,
-    /// Somebody as a service account.
+    /// Any user impersonates a service account.
     ServiceAccount,
-    /// Somebody as a user who is neither.
+    /// Any user impersonates a user that is neither node nor service account.
     UserInfo,
-    /// Somebody as anybody, without limit of what is done.
+    /// Any user impersonates any user, without limiting the operations.
     Legacy,
 }
 
-/// All of them, in the order in which they are tried.
+/// All modes, in the order in which they are tried.
 pub(super) const MODES: [Mode; 5] =
     [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
 
 type Checked = Result<(), Box<Status>>;
 
 impl Mode {
-    /// Who the request is from if this way is open; none if it does not lead there.
+    /// Returns the impersonated identity if this mode permits it; None if the mode does not apply.
     pub(super) fn check(
         self,
-        wanted: &Identity,
+        requested: &Identity,
         sender: &Identity,
-        asked: &Attributes<'_>,
+        attributes: &Attributes<'_>,
         permissions: &dyn Permissions,
         metrics: &ServerMetrics,
     ) -> Option<Result<Identity, Box<Status>>> {
-        if !self.leads_to(wanted, sender) {
+        if !self.applies_to(requested, sender) {
             return None;
         }
         let check = Check { mode: self, sender, permissions, metrics };
-        let checked = check.may_do(asked).and_then(|()| check.may_be(wanted));
-        Some(checked.map(|()| self.completed(wanted)))
+        let checked = check.check_operation(attributes).and_then(|()| check.check_identity(requested));
+        Some(checked.map(|()| self.with_implied_groups(requested)))
     }
 
     fn is_constrained(self) -> bool {
@@ -84,10 +84,11 @@ impl Mode {
         if self.is_constrained() { format!("impersonate:{}", self.name()) } else { "impersonate".to_owned() }
     }
 
-    fn leads_to(self, wanted: &Identity, sender: &Identity) -> bool {
-        let only_named = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
-        let node = node_name(&wanted.name);
-        let account = service_account(&wanted.name);
+    fn applies_to(self, requested: &Identity, sender: &Identity) -> bool {
+        let only_named =
+            requested.uid.is_empty() && requested.groups.is_empty() && requested.extra.is_empty();
+        let node = node_name(&requested.name);
+        let account = service_account(&requested.name);
         match self {
             Self::AssociatedNode => {
                 let of_sender = sender.extra.get(NODE_NAME).map(Vec::as_slice);
@@ -101,13 +102,14 @@ impl Mode {
         }
     }
 
-    /// With the groups that follow from who somebody is.
-    fn completed(self, wanted: &Identity) -> Identity {
-        let mut identity = wanted.clone();
-        if self.is_constrained() && node_name(&wanted.name).is_some() {
+    /// Adds the groups that follow from the user name.
+    fn with_implied_groups(self, requested: &Identity) -> Identity {
+        let mut identity = requested.clone();
+        if self.is_constrained() && node_name(&requested.name).is_some() {
             identity.groups = vec![NODES.to_owned()];
         }
-        if let (true, Some((namespace, _))) = (wanted.groups.is_empty(), service_account(&wanted.name)) {
+        if let (true, Some((namespace, _))) = (requested.groups.is_empty(), service_account(&requested.name))
+        {
             identity.groups = vec![SERVICE_ACCOUNTS.to_owned(), format!("{SERVICE_ACCOUNTS}:{namespace}")];
         }
         let is_in = |group: &str| identity.groups.iter().any(|own| own == group);
@@ -119,7 +121,7 @@ impl Mode {
     }
 }
 
-/// The questions of one way.
+/// The permission checks of one mode.
 struct Check<'a> {
     mode: Mode,
     sender: &'a Identity,
@@ -128,26 +130,26 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Whether this may be done as another at all.
-    fn may_do(&self, asked: &Attributes<'_>) -> Checked {
+    /// Checks that the operation is permitted during impersonation.
+    fn check_operation(&self, attributes: &Attributes<'_>) -> Checked {
         if !self.mode.is_constrained() {
             return Ok(());
         }
-        let verb = format!("impersonate-on:{}:{}", self.mode.name(), asked.verb);
-        self.ask(&Attributes { verb: &verb, target: asked.target })
+        let verb = format!("impersonate-on:{}:{}", self.mode.name(), attributes.verb);
+        self.authorize(&Attributes { verb: &verb, target: attributes.target })
     }
 
-    /// Whether every part of the other identity is one that the sender may take on.
-    fn may_be(&self, wanted: &Identity) -> Checked {
-        self.may_be_called(&wanted.name)?;
-        if !wanted.uid.is_empty() {
-            self.may_take("uids", AUTHENTICATION, "", &wanted.uid)?;
+    /// Checks that the sender may impersonate the user name, the UID, each group and each extra field.
+    fn check_identity(&self, requested: &Identity) -> Checked {
+        self.check_name(&requested.name)?;
+        if !requested.uid.is_empty() {
+            self.check_attribute("uids", AUTHENTICATION, "", &requested.uid)?;
         }
-        self.may_be_in(&wanted.groups)?;
-        self.may_have(wanted)
+        self.check_groups(&requested.groups)?;
+        self.check_extra(requested)
     }
 
-    fn may_be_called(&self, name: &str) -> Checked {
+    fn check_name(&self, name: &str) -> Checked {
         if let Some((namespace, name)) = service_account(name) {
             let target = ResourceTarget {
                 group: self.group(),
@@ -157,17 +159,19 @@ impl Check<'_> {
                 name,
                 ..ResourceTarget::default()
             };
-            return self.ask(&Attributes { verb: &self.mode.verb(), target: Target::Resource(target) });
+            return self.authorize(&Attributes { verb: &self.mode.verb(), target: Target::Resource(target) });
         }
         match node_name(name) {
-            // The agent's own node was found out, so that all of them are one.
-            Some(_) if self.mode == Mode::AssociatedNode => self.may_take("nodes", self.group(), "", "*"),
-            Some(node) if self.mode.is_constrained() => self.may_take("nodes", self.group(), "", node),
-            _ => self.may_take("users", self.group(), "", name),
+            // The node was verified to be the sender's own, so the permission names no single node.
+            Some(_) if self.mode == Mode::AssociatedNode => {
+                self.check_attribute("nodes", self.group(), "", "*")
+            }
+            Some(node) if self.mode.is_constrained() => self.check_attribute("nodes", self.group(), "", node),
+            _ => self.check_attribute("users", self.group(), "", name),
         }
     }
 
-    fn may_be_in(&self, groups: &[String]) -> Checked {
+    fn check_groups(&self, groups: &[String]) -> Checked {
         if self.mode.is_constrained() && !groups.is_empty() {
             if groups.iter().any(String::is_empty) {
                 let reason = "impersonating the empty string group is not allowed";
@@ -177,37 +181,37 @@ impl Check<'_> {
                 let reason = "impersonating the system:masters group is not allowed";
                 return Err(self.refused("groups", self.group(), MASTERS, reason));
             }
-            if groups.len() >= MANY && self.may_take("groups", self.group(), "", "*").is_ok() {
+            if groups.len() >= MANY && self.check_attribute("groups", self.group(), "", "*").is_ok() {
                 return Ok(());
             }
         }
-        groups.iter().try_for_each(|group| self.may_take("groups", self.group(), "", group))
+        groups.iter().try_for_each(|group| self.check_attribute("groups", self.group(), "", group))
     }
 
-    fn may_have(&self, wanted: &Identity) -> Checked {
-        let count: usize = wanted.extra.values().map(Vec::len).sum();
-        if self.mode.is_constrained() && !wanted.extra.is_empty() {
-            if let Some(problem) = extra::problem(&wanted.extra) {
+    fn check_extra(&self, requested: &Identity) -> Checked {
+        let count: usize = requested.extra.values().map(Vec::len).sum();
+        if self.mode.is_constrained() && !requested.extra.is_empty() {
+            if let Some(problem) = extra::problem(&requested.extra) {
                 return Err(self.refused("userextras", AUTHENTICATION, "", &problem));
             }
-            let many = count >= MANY || wanted.extra.len() >= MANY;
-            if many && self.may_take("userextras", AUTHENTICATION, "*", "*").is_ok() {
+            let many = count >= MANY || requested.extra.len() >= MANY;
+            if many && self.check_attribute("userextras", AUTHENTICATION, "*", "*").is_ok() {
                 return Ok(());
             }
         }
-        wanted.extra.iter().try_for_each(|(key, values)| {
-            values.iter().try_for_each(|value| self.may_take("userextras", AUTHENTICATION, key, value))
+        requested.extra.iter().try_for_each(|(key, values)| {
+            values.iter().try_for_each(|value| self.check_attribute("userextras", AUTHENTICATION, key, value))
         })
     }
 
-    /// Where users and groups are: in the old way they are in the group of pods.
+    /// The API group of users and groups: the legacy mode uses the core group.
     fn group(&self) -> &'static str {
         if self.mode.is_constrained() { AUTHENTICATION } else { "" }
     }
 
-    fn may_take(&self, resource: &str, group: &str, subresource: &str, name: &str) -> Checked {
+    fn check_attribute(&self, resource: &str, group: &str, subresource: &str, name: &str) -> Checked {
         let target = target(resource, group, subresource, name);
-        self.ask(&Attributes { verb: &self.mode.verb(), target })
+        self.authorize(&Attributes { verb: &self.mode.verb(), target })
     }
 
     fn refused(&self, resource: &str, group: &str, name: &str, reason: &str) -> Box<Status> {
@@ -215,7 +219,7 @@ impl Check<'_> {
         Box::new(forbidden(self.sender, &Attributes { verb: &self.mode.verb(), target }, reason))
     }
 
-    fn ask(&self, attributes: &Attributes<'_>) -> Checked {
+    fn authorize(&self, attributes: &Attributes<'_>) -> Checked {
         let began = Instant::now();
         let decision = self.permissions.authorize(self.sender, attributes);
         self.metrics.note_impersonation_check(self.mode.name(), decision.allowed, began.elapsed());
@@ -242,12 +246,12 @@ fn target<'a>(resource: &'a str, group: &'a str, subresource: &'a str, name: &'a
     })
 }
 
-/// The node that a user is, if it is one.
+/// The node name in a user name of a node.
 fn node_name(user: &str) -> Option<&str> {
     user.strip_prefix(NODE).filter(|name| dns1123_subdomain(name).is_empty())
 }
 
-/// Namespace and name of the service account that a user is, if it is one.
+/// Namespace and name in a user name of a service account.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
     (dns1123_label(namespace).is_empty() && dns1123_subdomain(name).is_empty()).then_some((namespace, name))

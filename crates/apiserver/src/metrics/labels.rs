@@ -42,7 +42,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Labels without a resource: paths that lead nowhere share them, so that a client cannot create series.
+    /// The labels without the resource: paths that are not served share them, so that a client cannot create series.
     pub(super) fn without_resource(self) -> Self {
         Self { verb: self.verb, ..Self::default() }
     }
@@ -66,8 +66,7 @@ fn dry_run(info: &RequestInfo) -> &'static str {
     if !info.is_read_only() && info.query().has("dryRun", "All") { "All" } else { "" }
 }
 
-/// How the fields of the body are validated, of requests that have a body. As in kube-apiserver, values that are not
-/// valid share one label.
+/// The mode of field validation of a request with a body. As in kube-apiserver, invalid values share one label.
 pub(super) fn field_validation(info: &RequestInfo) -> Option<&'static str> {
     if !matches!(*info.method(), Method::POST | Method::PUT | Method::PATCH) {
         return None;

@@ -1,8 +1,7 @@
-//! What the server counts, told at `/metrics` in the text form of Prometheus under upstream's
-//! names.
+//! Metrics of the server, served at `/metrics` in Prometheus' text format under kube-apiserver's names.
 //!
-//! Counting a request costs one hash of its labels, one lookup under a read lock and a few
-//! atomic additions, well under a microsecond; everything else is done when somebody asks.
+//! Counting a request costs one hash of its labels, one lookup under a read lock and a few atomic additions, well under
+//! a microsecond; everything else is computed when metrics are requested.
 
 mod labels;
 mod process;
@@ -29,29 +28,29 @@ use crate::status::Refusal;
 use requests::Requests;
 use watches::Watches;
 
-/// The form that is told.
+/// The media type of the response.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// Everything that is counted.
+/// All metrics of the server.
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Requests,
     watches: Watches,
     server: ServerMetrics,
-    /// What other components of the process count.
+    /// Metrics of other components of the process.
     others: RwLock<Vec<MetricsSource>>,
 }
 
-/// What a component counts, in the text form of Prometheus, whole lines only.
+/// Metrics of a component in Prometheus' text format, whole lines only.
 type MetricsSource = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
-    /// Notes that a request has come; what is returned notes how it ended.
+    /// Begins to measure a request; the result records how it ended.
     pub(crate) fn begin(self: &Arc<Self>, info: Arc<RequestInfo>, is_remote: bool) -> requests::Running {
         requests::Running::begin(self.clone(), info, is_remote)
     }
 
-    /// Counts the events of a resource that go out.
+    /// The counters for watch events of a resource.
     pub(crate) fn watched(&self, kind: &dyn Kind, version: &str) -> Arc<WatchedResource> {
         self.watches.of(kind.declaration(), version)
     }
@@ -61,12 +60,12 @@ impl Metrics {
         &self.server
     }
 
-    /// Also tells what somebody else counts.
+    /// Adds metrics of another component.
     pub(crate) fn add_source(&self, source: MetricsSource) {
         self.others.write().unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
-    /// Tells everything.
+    /// Writes all metrics.
     pub(crate) async fn answer(
         &self,
         cluster: &Cluster,
@@ -82,32 +81,32 @@ impl Metrics {
             1,
         );
         write_version_info(&mut text, version);
-        self.requests.tell(&mut text);
-        self.watches.tell(&mut text);
+        self.requests.write(&mut text);
+        self.watches.write(&mut text);
         text.append(&self.server.text());
         flow.write_metrics(cluster, &mut text).await?;
         flow.write_server_metrics(&mut text);
-        tell_objects(cluster, &mut text).await?;
-        tell_service_network(cluster, &mut text).await?;
-        tell_storage(cluster, &mut text).await?;
+        write_objects(cluster, &mut text).await?;
+        write_service_network(cluster, &mut text).await?;
+        write_storage(cluster, &mut text).await?;
         for source in self.others.read().unwrap_or_else(PoisonError::into_inner).iter() {
             text.append(&source());
         }
-        process::tell(&mut text);
+        process::write_metrics(&mut text);
         Ok(page(text))
     }
 }
 
-/// The metrics of one cluster, for its own administrators: its objects and its flow control, and nothing of the server or
-/// of other clusters.
+/// The metrics of one cluster, for its own administrators: its objects and its flow control, without those of the
+/// server and of other clusters.
 pub(crate) async fn answer_cluster(
     cluster: &Cluster,
     flow: &FlowControl,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let mut text = Text::default();
     flow.write_metrics(cluster, &mut text).await?;
-    tell_objects(cluster, &mut text).await?;
-    tell_service_network(cluster, &mut text).await?;
+    write_objects(cluster, &mut text).await?;
+    write_service_network(cluster, &mut text).await?;
     Ok(page(text))
 }
 
@@ -130,8 +129,8 @@ fn page(text: Text) -> Response<ResponseBody> {
     response
 }
 
-/// Addresses and node ports of services, counted for each page.
-async fn tell_service_network(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+/// Allocated addresses and node ports of services, counted for each request.
+async fn write_service_network(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     const ALLOCATED: &str = "kube_apiserver_clusterip_allocator_allocated_ips";
     const AVAILABLE: &str = "kube_apiserver_clusterip_allocator_available_ips";
     let ranges = cluster.address_usage().await?;
@@ -162,7 +161,7 @@ async fn tell_service_network(cluster: &Cluster, text: &mut Text) -> Result<(), 
     Ok(())
 }
 
-async fn tell_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+async fn write_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     const NAME: &str = "apiserver_storage_size_bytes";
     let (engine, bytes) = cluster.storage_size().await?;
     text.family(NAME, "gauge", "Bytes that the store takes: on disk if it has files, else in memory.");
@@ -170,14 +169,14 @@ async fn tell_storage(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal>
     Ok(())
 }
 
-/// How many objects there are, counted when somebody asks.
-async fn tell_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
+/// The number of objects, counted for each request.
+async fn write_objects(cluster: &Cluster, text: &mut Text) -> Result<(), Refusal> {
     text.family("apiserver_resource_objects", "gauge", "Objects stored, by resource.");
     let mut counts = Vec::new();
     let served = ServedKinds::of(cluster).await?;
     let mut seen = BTreeSet::new();
     for kind in served.kinds().filter(|kind| kind.declaration().verbs.contain(Verbs::GET)) {
-        // Versions of a custom kind have the same objects.
+        // Versions of a custom kind share their objects.
         if seen.insert(kind.declaration().group_resource()) {
             counts.push((kind.declaration(), cluster.count(kind).await?));
         }

@@ -1,14 +1,14 @@
-//! The process itself, as Linux tells it. Elsewhere nothing is told of it.
+//! Metrics of the process, from Linux' `/proc`. On other systems there are none.
 
 use std::fs;
 
 use coracle_base::metrics::Text;
 
-/// In which the kernel counts time for programs, on every architecture.
+/// The unit of processor times in `/proc`, on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Tells what the kernel knows.
-pub(super) fn tell(text: &mut Text) {
+/// Writes the metrics.
+pub(super) fn write_metrics(text: &mut Text) {
     if let Some((cpu_s, started_s)) = times() {
         text.family("process_cpu_seconds_total", "counter", "Time spent on processors, in seconds.");
         text.sample("process_cpu_seconds_total", &[], cpu_s);
@@ -60,10 +60,10 @@ pub(super) fn tell(text: &mut Text) {
     }
 }
 
-/// Processor time, and when the process began.
+/// Processor time, and the start time of the process.
 fn times() -> Option<(f64, f64)> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name in parentheses may itself have blanks and parentheses.
+    // The process name in parentheses may itself have blanks and parentheses.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
     let boot = fs::read_to_string("/proc/stat").ok()?;
@@ -71,14 +71,14 @@ fn times() -> Option<(f64, f64)> {
     Some(((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND, boot_s + ticks(19)? / TICKS_PER_SECOND))
 }
 
-/// A line of `/proc/self/status`, in bytes.
+/// Parses a line of `/proc/self/status`, in bytes.
 fn memory_bytes(status: &str, name: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: f64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024.0)
 }
 
-/// A soft limit. One that is not set is the largest 64-bit number, as in kube-apiserver.
+/// Parses a soft limit. An unlimited one is the largest 64-bit number, as in kube-apiserver.
 fn limit(limits: &str, name: &str) -> Option<f64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match line.split_whitespace().next()? {
@@ -87,7 +87,7 @@ fn limit(limits: &str, name: &str) -> Option<f64> {
     }
 }
 
-/// A number of the line `IpExt`, whose names are in the line before.
+/// Parses a number of the line `IpExt`, whose names are in the line before.
 fn octets(netstat: &str, name: &str) -> Option<f64> {
     let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let place = lines.next()?.split_whitespace().position(|found| found == name)?;
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn this_process_is_reported() {
         let mut text = Text::default();
-        tell(&mut text);
+        write_metrics(&mut text);
         let text = text.into_string();
         for name in
             ["open_fds", "max_fds", "virtual_memory_bytes", "resident_memory_bytes", "cpu_seconds_total"]

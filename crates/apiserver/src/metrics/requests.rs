@@ -1,4 +1,4 @@
-//! Requests: how many, how long, how many at once.
+//! Number, duration, size and concurrency of requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -22,23 +22,23 @@ use super::labels::{Labels, field_validation};
 use crate::body::{Held, ResponseBody};
 use crate::request_info::RequestInfo;
 
-/// Upstream's limits of how long requests take, in seconds.
+/// kube-apiserver's buckets of request durations, in seconds.
 const LIMITS: [f64; 21] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0,
 ];
 
-/// kube-apiserver's limits for the duration without waiting, in seconds.
+/// kube-apiserver's buckets of durations without waiting, in seconds.
 pub(super) const SLI_LIMITS: [f64; 21] = [
     0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
 ];
 
-/// Combinations of labels that are told apart. All resources with all verbs and the usual codes
-/// are a few thousand; what is beyond is not counted, so that nobody can fill the memory.
+/// Number of series. All resources with all verbs and the usual codes are a few thousand; further series are not
+/// counted, so that clients cannot fill the memory.
 const MAX_SERIES: usize = 8192;
 
-/// All that is counted of requests.
+/// The metrics of requests.
 pub(super) struct Requests {
     series: RwLock<HashMap<u64, Arc<Series>, RandomState>>,
     hasher: RandomState,
@@ -56,7 +56,7 @@ impl Default for Requests {
             hasher: RandomState::new(),
             buckets: Buckets::new(&LIMITS),
             sli_buckets: Buckets::new(&SLI_LIMITS),
-            // kube-apiserver's: from a kilobyte to a gigabyte.
+            // kube-apiserver's buckets: from a kilobyte to a gigabyte.
             size_buckets: Buckets::exponential(1000.0, 10.0, 7),
             reading: AtomicI64::new(0),
             changing: AtomicI64::new(0),
@@ -64,7 +64,7 @@ impl Default for Requests {
     }
 }
 
-/// Requests that have the same labels.
+/// The requests with the same labels.
 struct Series {
     verb: &'static str,
     group: Box<str>,
@@ -76,12 +76,12 @@ struct Series {
     code: u16,
     count: AtomicU64,
     running: AtomicI64,
-    /// Of `count`, those rejected because there was no seat.
+    /// Requests, included in `count`, that were rejected because there was no seat.
     terminated: AtomicU64,
     took: Histogram,
-    /// As `took`, without waiting for a seat.
+    /// Durations without waiting for a seat.
     sli: Histogram,
-    /// Sizes of responses; of reading requests only.
+    /// Sizes of responses to GET and LIST.
     sizes: Histogram,
 }
 
@@ -135,7 +135,7 @@ impl Requests {
         if info.is_read_only() { &self.reading } else { &self.changing }
     }
 
-    pub(super) fn tell(&self, text: &mut Text) {
+    pub(super) fn write(&self, text: &mut Text) {
         let mut all: Vec<Arc<Series>> =
             self.series.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.sort_by(|a, b| (a.labels(), a.code).cmp(&(b.labels(), b.code)));
@@ -149,8 +149,8 @@ impl Requests {
             labels.extend(series.labels());
             text.sample("apiserver_request_total", &labels, load(&series.count));
         }
-        self.tell_durations(text, &all);
-        tell_terminations(text, &all);
+        self.write_durations(text, &all);
+        write_terminations(text, &all);
         text.family("apiserver_longrunning_requests", "gauge", "Watches that are open.");
         for series in all.iter().filter(|series| series.verb == "WATCH") {
             let running = series.running.load(Ordering::Relaxed);
@@ -163,8 +163,8 @@ impl Requests {
         }
     }
 
-    /// How long requests took, whatever their code.
-    fn tell_durations(&self, text: &mut Text, all: &[Arc<Series>]) {
+    /// Writes the durations of requests, whatever their code.
+    fn write_durations(&self, text: &mut Text, all: &[Arc<Series>]) {
         const NAME: &str = "apiserver_request_duration_seconds";
         text.family(NAME, "histogram", "How long requests took, without watches.");
         for alike in all.chunk_by(|a, b| a.labels() == b.labels()).filter(|alike| alike[0].verb != "WATCH") {
@@ -191,7 +191,7 @@ impl Requests {
     }
 }
 
-/// Groups of series that differ in the code or the dry run only.
+/// Groups the series that differ in the code or the dry run only.
 fn by_labels(all: &[Arc<Series>]) -> Vec<Vec<&Series>> {
     let mut found: BTreeMap<_, Vec<&Series>> = BTreeMap::new();
     for series in all {
@@ -204,7 +204,7 @@ fn without_dry_run(series: &Series) -> Vec<(&'static str, &str)> {
     series.labels().into_iter().filter(|(name, _)| *name != "dry_run").collect()
 }
 
-fn tell_terminations(text: &mut Text, all: &[Arc<Series>]) {
+fn write_terminations(text: &mut Text, all: &[Arc<Series>]) {
     const NAME: &str = "apiserver_request_terminations_total";
     let terminated = |series: &Series| series.terminated.load(Ordering::Relaxed);
     if all.iter().all(|series| terminated(series) == 0) {
@@ -219,11 +219,11 @@ fn tell_terminations(text: &mut Text, all: &[Arc<Series>]) {
     }
 }
 
-/// A request that is being answered. Dropped before it has ended, it was given up by the client.
+/// A running request. If it is dropped before it ended, the client aborted it.
 pub(crate) struct Running {
     metrics: Arc<Metrics>,
     info: Arc<RequestInfo>,
-    /// Whether it came over a connection, and not from within the process.
+    /// True if the request came over a connection, and not from within the process.
     is_remote: bool,
     is_ended: bool,
     began: Instant,
@@ -235,7 +235,7 @@ impl Running {
         Self { metrics, info, is_remote, is_ended: false, began: Instant::now() }
     }
 
-    /// Notes how the request was answered. A watch that began is counted when it ends.
+    /// Records the response. A watch that began is counted when it ends.
     pub(crate) fn end(
         mut self,
         response: Response<ResponseBody>,
@@ -244,7 +244,7 @@ impl Running {
     ) -> Response<ResponseBody> {
         self.is_ended = true;
         let labels = Labels::of(&self.info);
-        // Paths that lead nowhere are all alike, so that nobody can make up labels.
+        // Paths that are not served share their labels, so that clients cannot create series.
         let known = labels.resource.is_empty()
             || is_served(response.status())
             || catalog::find(labels.group, labels.version, labels.resource).is_some();
@@ -284,7 +284,7 @@ fn observe_size(series: &Series, bytes: u64) {
     series.sizes.observe(bytes as f64);
 }
 
-/// The body of a response that is made while it is sent; its size is known at its end.
+/// The body of a streamed response, whose size is known at its end.
 struct CountedBody {
     body: ResponseBody,
     bytes: u64,
@@ -321,7 +321,7 @@ impl Drop for CountedBody {
     }
 }
 
-/// Whether a request was carried out; a watch over a WebSocket is answered with 101.
+/// Returns true if a request was executed; a watch over a WebSocket is answered with 101.
 fn is_served(status: StatusCode) -> bool {
     status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS
 }
@@ -338,7 +338,7 @@ impl Drop for Running {
     }
 }
 
-/// A watch, counted while it lasts.
+/// A running watch, counted while it lasts.
 struct Watching(Arc<Series>);
 
 impl Drop for Watching {

@@ -9,7 +9,7 @@ use coracle_base::metrics::{Buckets, Counters, Gauges, Histograms, Metrics};
 use super::labels::Labels;
 use super::requests::SLI_LIMITS;
 
-/// kube-apiserver's limits for remaining lifetimes, in seconds: half an hour to a year.
+/// kube-apiserver's buckets of remaining lifetimes, in seconds: half an hour to a year.
 const CERTIFICATE_LIFETIMES: [f64; 14] = [
     0.0,
     1_800.0,
@@ -27,7 +27,7 @@ const CERTIFICATE_LIFETIMES: [f64; 14] = [
     31_104_000.0,
 ];
 
-/// Every name begins with its first event, so this holds a few hundred series at most.
+/// Each metric is created by its first event, so there are a few hundred series at most.
 pub(crate) struct ServerMetrics {
     registry: Metrics,
     authentication_attempts: Counters<1>,
@@ -80,7 +80,7 @@ pub(crate) enum TokenUse {
     Manual,
     /// The token of a secret that its service account refers to.
     Automatic,
-    /// The same, of a secret that is marked as invalid. The token is rejected.
+    /// The token of a secret that is marked as invalid. The token is rejected.
     Invalid,
 }
 
@@ -269,9 +269,9 @@ impl ServerMetrics {
         self.handshake_errors.clone()
     }
 
-    /// Notes a certificate that was issued for a request which asks for a duration.
+    /// Records that a certificate was issued for a request with a duration.
     pub(crate) fn note_issued(&self, signer: &str, is_honored: bool) {
-        // Other signers are named by users.
+        // Names of other signers are chosen by users.
         let signer = if signer.starts_with("kubernetes.io/") { signer } else { "other" };
         self.issued_requests.with([signer]).inc();
         if is_honored {
@@ -299,7 +299,7 @@ impl ServerMetrics {
         self.note_filter("authentication", took);
     }
 
-    /// Counts a request of an authenticated user. `is_bound_token` tells that a token of a service account was used.
+    /// Counts a request of an authenticated user. `is_bound_token` is true if a service account token was used.
     pub(crate) fn note_user(&self, name: &str, is_bound_token: bool) {
         self.authenticated_users.with([class_of(name)]).inc();
         if is_bound_token {
@@ -320,19 +320,19 @@ impl ServerMetrics {
         }
     }
 
-    /// Notes the remaining lifetime of a certificate that a request is authenticated by.
+    /// Records the remaining lifetime of a certificate that authenticated a request.
     pub(crate) fn note_certificate(&self, remaining: Duration) {
         self.certificate_expiration.with([]).observe_duration(remaining);
     }
 
-    /// Notes an attempt to impersonate, with the mode that allowed it.
+    /// Records an attempt to impersonate, with the mode that allowed it.
     pub(crate) fn note_impersonation(&self, mode: Option<&str>, took: Duration) {
         let labels = [decision(mode.is_some()), mode.unwrap_or_default()];
         self.impersonations.with(labels).inc();
         self.impersonation_duration.with(labels).observe_duration(took);
     }
 
-    /// Notes one permission that an attempt to impersonate needs.
+    /// Records the check of one permission for impersonation.
     pub(crate) fn note_impersonation_check(&self, mode: &str, is_allowed: bool, took: Duration) {
         self.impersonation_checks.with([decision(is_allowed), mode]).inc();
         self.impersonation_check_duration.with([decision(is_allowed), mode]).observe_duration(took);
@@ -374,7 +374,7 @@ impl ServerMetrics {
         self.body_sizes.with([group, resource, verb]).observe(bytes as f64);
     }
 
-    /// Notes a request for a deprecated resource. Those that are served have no release in which they are removed.
+    /// Records a request for a deprecated resource. Those that are served have no release in which they are removed.
     pub(crate) fn note_deprecated(&self, group: &str, version: &str, resource: &str, subresource: &str) {
         self.deprecated.with([group, "", resource, subresource, version]).set(1.0);
     }
@@ -406,7 +406,7 @@ fn decision(is_allowed: bool) -> &'static str {
     if is_allowed { "allowed" } else { "denied" }
 }
 
-/// A user as kube-apiserver labels it (`compressUsername`), so that names do not fill the memory.
+/// The label of a user as in kube-apiserver (`compressUsername`), so that names do not fill the memory.
 fn class_of(name: &str) -> &str {
     match name {
         "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => name,

@@ -1,4 +1,4 @@
-//! Events that watchers were sent.
+//! Metrics of events sent to watches.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,16 @@ use coracle_registry::Declaration;
 
 use super::ServerMetrics;
 
-/// How many resources are told apart; custom ones come and go. Further ones are not told of.
+/// Number of resources that are counted; custom ones come and go. Further ones are not counted.
 const MAX_RESOURCES: usize = 2048;
 
-/// The events of all resources.
 #[derive(Default)]
 pub(super) struct Watches {
-    /// By resource and version: as many as there are kinds.
+    /// Counters by resource and version.
     resources: Mutex<HashMap<String, Arc<WatchedResource>>>,
 }
 
-/// The events of one resource.
+/// The counters of one resource.
 pub(crate) struct WatchedResource {
     group: String,
     version: String,
@@ -30,24 +29,24 @@ pub(crate) struct WatchedResource {
 }
 
 impl WatchedResource {
-    /// Counts an event that one watcher was sent.
+    /// Counts an event that was sent to one watch.
     pub(crate) fn count_event(&self, bytes: usize, metrics: &ServerMetrics) {
         metrics.note_event(&self.group, &self.resource, &self.version, bytes);
         self.events.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts events of the state that a watch begins with.
+    /// Counts events of the initial state of a watch.
     pub(crate) fn count_initial(&self, events: u64, metrics: &ServerMetrics) {
         metrics.note_initial_events(&self.group, &self.resource, events);
     }
 
-    /// Counts a watch whose client did not read.
+    /// Counts a watch that was ended because its client did not read.
     pub(crate) fn count_terminated(&self, metrics: &ServerMetrics) {
         metrics.note_terminated_watcher(&self.group, &self.resource);
     }
 
-    /// Notes how long a watch took to send the state it begins with.
+    /// Records how long a watch took to send its initial state.
     pub(crate) fn note_state_sent(&self, scope: &str, took: Duration, metrics: &ServerMetrics) {
         metrics.note_watch_list([&self.group, &self.resource, scope, &self.version], took);
     }
@@ -76,7 +75,7 @@ impl Watches {
         resources.entry(name).or_insert_with(new).clone()
     }
 
-    pub(super) fn tell(&self, text: &mut Text) {
+    pub(super) fn write(&self, text: &mut Text) {
         let mut all: Vec<Arc<WatchedResource>> =
             self.resources.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         all.sort_by(|a, b| a.labels().cmp(&b.labels()));

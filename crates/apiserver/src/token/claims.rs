@@ -1,4 +1,4 @@
-//! What a token says, and how it is written.
+//! The claims of a service account token, and how a token is issued.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -9,10 +9,10 @@ use super::signer::{SignerError, TokenSigner};
 use crate::credential_scope::{ClusterReference, CredentialScope};
 use coracle_registry::DEFAULT_CLUSTER;
 
-/// Clocks of two machines may differ so much.
+/// Tolerated clock difference between machines, in seconds.
 pub(crate) const LEEWAY_S: i64 = 60;
 
-/// What a token says, in the order in which it is written.
+/// The claims of a bound token, in the order in which they are serialized.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claims {
     #[serde(default)]
@@ -33,7 +33,7 @@ pub(crate) struct Claims {
     pub(crate) sub: String,
 }
 
-/// Whose token it is, and with what it ends.
+/// The account of a token, and the object that it is bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BoundTo {
     /// The cluster that the token is valid for.
@@ -49,18 +49,18 @@ pub(crate) struct BoundTo {
     pub(crate) secret: Option<ObjectRef>,
     #[serde(default)]
     pub(crate) serviceaccount: ObjectRef,
-    /// Whoever still uses it then should be told.
+    /// Requests with the token after this time are logged, because the client should have renewed it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) warnafter: Option<i64>,
 }
 
-/// The cluster that a token is valid for. Both are absent in tokens of the default cluster, which are as in Kubernetes.
-/// All clusters share a signing key, so these claims and the issuer tell their tokens apart.
+/// The cluster that a token is valid for. Both claims are absent in tokens of the default cluster, which are as in
+/// Kubernetes. All clusters share a signing key, so these claims and the issuer distinguish their tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClusterClaims {
     #[serde(rename = "coracle.cluster", skip_serializing_if = "Option::is_none", default)]
     id: Option<String>,
-    /// The cluster's creation uid: tokens of a deleted cluster are void in one that is created later under its id.
+    /// The creation uid of the cluster: tokens of a deleted cluster are invalid in a later one with the same id.
     #[serde(rename = "coracle.cluster-uid", skip_serializing_if = "Option::is_none", default)]
     uid: Option<String>,
 }
@@ -81,7 +81,7 @@ impl From<ClusterReference> for ClusterClaims {
     }
 }
 
-/// One object among all that ever had its name.
+/// A reference to an object by name and uid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ObjectRef {
     #[serde(default)]
@@ -90,7 +90,7 @@ pub(crate) struct ObjectRef {
     pub(crate) uid: String,
 }
 
-/// Why a token is not good now, in upstream's words.
+/// Why a token is not valid at a time, with kube-apiserver's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TimeError {
     #[error("service account token is not valid yet")]
@@ -102,7 +102,7 @@ pub(crate) enum TimeError {
 }
 
 impl Claims {
-    /// Whether the token is good at a time.
+    /// Checks that the token is valid at a time.
     pub(crate) fn check_times(&self, now_s: i64) -> Result<(), TimeError> {
         if now_s.saturating_add(LEEWAY_S) < self.nbf {
             Err(TimeError::NotYet)
@@ -116,7 +116,7 @@ impl Claims {
     }
 }
 
-/// Writes a token.
+/// Signs claims and returns the token.
 pub(crate) fn issue(signer: &dyn TokenSigner, claims: &impl Serialize) -> Result<String, SignerError> {
     let header = json!({"alg": signer.algorithm(), "kid": signer.key_id()});
     let claims = serde_json::to_vec(claims).map_err(|_| SignerError::Sign)?;
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_known_again() {
+    fn issued_token_is_verified() {
         let signer = signer(&pem());
         let token = issue(&signer, &claims()).unwrap();
         assert_eq!(verified(&token, signer.public_keys()), Ok(claims()));
     }
 
     #[test]
-    fn tokens_begin_and_end() {
+    fn token_is_valid_between_its_times() {
         let at = |now_s| claims().check_times(now_s);
         assert_eq!((at(1060), at(-50)), (Ok(()), Ok(())));
         assert_eq!((at(1061), at(-51)), (Err(TimeError::Expired), Err(TimeError::NotYet)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_signed_is_not_ours() {
+    fn token_signed_by_another_key_is_rejected() {
         let (ours, theirs) = (signer(&pem()), signer(&pem()));
         let foreign = issue(&theirs, &claims()).unwrap();
         assert_eq!(verified(&foreign, ours.public_keys()), Err(SignatureError::UnknownKey));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_a_retired_key_stay_good() {
+    fn tokens_of_a_retired_key_stay_valid() {
         let (old, new) = (pem(), pem());
         let token = issue(&signer(&old), &claims()).unwrap();
         let rotated = signer(&new).with_retired_key(PublicKey::from_pem(old.as_bytes()).unwrap());
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_from_either_half() {
+    fn public_key_is_read_from_either_half() {
         let pair = rcgen::KeyPair::generate().unwrap();
         let public = PublicKey::from_pem(pair.public_key_pem().as_bytes()).unwrap();
         assert_eq!(public, PublicKey::from_pem(pair.serialize_pem().as_bytes()).unwrap());
         assert!(PublicKey::from_pem(b"no key").is_err());
     }
 
-    /// Written by `openssl ecparam -name prime256v1 -genkey -noout`, for this test.
+    /// Generated by `openssl ecparam -name prime256v1 -genkey -noout`, for this test.
     const SEC1: &str = "\
 -----BEGIN EC PRIVATE KEY-----\n\
 MHcCAQEEIIRNkvBH/aYIFK0KVILilxvpEwqvqpQouq+ShEMVHN3foAoGCCqGSM49\n\
@@ -215,7 +215,7 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEg55OWdJWdqbmCzNmblIwFUul02f4\n\
 ";
 
     #[test]
-    fn sec1_key_signs_and_is_known_by_its_public_key() {
+    fn sec1_key_signs_and_is_verified_by_its_public_key() {
         let public = PublicKey::from_pem(SEC1_PUBLIC.as_bytes()).unwrap();
         assert_eq!(PublicKey::from_pem(SEC1.as_bytes()).unwrap(), public);
         let token = issue(&signer(SEC1), &claims()).unwrap();

@@ -1,12 +1,12 @@
-//! Issuers of tokens: each cluster has its own, so that a token of one cluster is never one of another, whatever
-//! audiences are configured.
+//! Issuers of tokens: each cluster has its own, so that a token is never valid in another cluster, whatever audiences
+//! are configured.
 
 use std::borrow::Cow;
 
 use coracle_registry::DEFAULT_CLUSTER;
 
 /// The issuer of a cluster's tokens on a server whose configured issuer is `base`: `base` itself for the default
-/// cluster, `<base>/clusters/<id>` for others. If `base` is no URL, the result is none either, but still unique.
+/// cluster, `<base>/clusters/<id>` for others. If `base` is not a URL, the result is not one either, but still unique.
 pub(crate) fn of_cluster<'a>(base: &'a str, cluster: &str) -> Cow<'a, str> {
     if cluster == DEFAULT_CLUSTER {
         return base.into();
@@ -14,8 +14,8 @@ pub(crate) fn of_cluster<'a>(base: &'a str, cluster: &str) -> Cow<'a, str> {
     format!("{}/clusters/{cluster}", base.trim_end_matches('/')).into()
 }
 
-/// Where the keys of a cluster's tokens are published, if those of the default cluster are at `base`. A URL that does not
-/// end with the path of this server was configured for another place, which is the same for all clusters.
+/// The URL of the key set of a cluster, if that of the default cluster is `base`. A URL that does not end with the path
+/// of this server was configured for another location, which is the same for all clusters.
 pub(crate) fn key_set_uri<'a>(base: &'a str, cluster: &str) -> Cow<'a, str> {
     match base.strip_suffix(KEY_SET_PATH) {
         Some(server) if cluster != DEFAULT_CLUSTER => {
@@ -25,7 +25,7 @@ pub(crate) fn key_set_uri<'a>(base: &'a str, cluster: &str) -> Cow<'a, str> {
     }
 }
 
-/// The path of the keys within a cluster.
+/// The path of the key set within a cluster.
 const KEY_SET_PATH: &str = "/openid/v1/jwks";
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! A signed token in its compact form (RFC 7515), taken apart. Nothing it says is true before
-//! [`Jwt::verify`] has said so.
+//! A parsed JSON Web Token in compact form (RFC 7515). Its content is untrusted until [`Jwt::verify`] succeeds.
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -9,14 +8,14 @@ use serde::de::DeserializeOwned;
 
 use super::signer::PublicKey;
 
-/// Go does not mind bits that are left over, and says then that a signature is wrong.
+/// Accepts trailing bits, as Go does, which then reports a wrong signature.
 const ENCODING: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// A token that may be anybody's.
+/// A parsed token, not yet verified.
 pub(crate) struct Jwt<'a> {
     header: Header,
     payload: Vec<u8>,
-    /// Header and payload as they are signed.
+    /// Header and payload, as they are signed.
     message: &'a str,
     signature: Vec<u8>,
 }
@@ -35,20 +34,20 @@ struct Issuer {
     iss: String,
 }
 
-/// Why a signature is not good, in upstream's words.
+/// Why a signature is invalid, with kube-apiserver's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignatureError {
-    /// No key has the name that the token says.
+    /// No key has the id in the token's header.
     #[error("invalid signature, no keys found")]
     UnknownKey,
-    /// The key did not make it; or another algorithm did, which is never looked at: a token does
-    /// not choose how it is verified.
+    /// The signature does not match the key, or the header names another algorithm, which is rejected unseen: a token
+    /// does not choose how it is verified.
     #[error("go-jose/go-jose: error in cryptographic primitive")]
     Wrong,
 }
 
 impl<'a> Jwt<'a> {
-    /// Takes a token apart. None if it is no such token.
+    /// Parses a token. None if it is malformed.
     pub(crate) fn parse(token: &'a str) -> Option<Self> {
         let (message, signature) = token.rsplit_once('.')?;
         let (header, payload) = message.split_once('.')?;
@@ -56,17 +55,17 @@ impl<'a> Jwt<'a> {
         Some(Self { header, payload: decode(payload)?, message, signature: decode(signature)? })
     }
 
-    /// Who is said to vouch for it.
+    /// The `iss` claim, unverified.
     pub(crate) fn issuer(&self) -> Option<String> {
         self.claims::<Issuer>().map(|claims| claims.iss)
     }
 
-    /// What it says.
+    /// The claims, unverified.
     pub(crate) fn claims<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.payload).ok()
     }
 
-    /// The one of these keys that has signed it.
+    /// Returns the key that has signed the token.
     pub(crate) fn verify<'k>(&self, keys: &'k [PublicKey]) -> Result<&'k PublicKey, SignatureError> {
         let Header { alg, kid } = &self.header;
         let mut candidates = keys.iter().filter(|key| kid.is_empty() || key.id() == kid).peekable();

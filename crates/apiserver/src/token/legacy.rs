@@ -1,4 +1,4 @@
-//! Tokens of old, which lie in secrets and end at no time (`pkg/serviceaccount/legacy.go` of Kubernetes).
+//! Legacy tokens, which are stored in secrets and do not expire (`pkg/serviceaccount/legacy.go` of Kubernetes).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,26 +7,26 @@ use super::issuer;
 use super::signer::{SignerError, TokenSigner};
 use crate::credential_scope::ClusterReference;
 
-/// Their issuer in the default cluster, whatever the server's issuer is. In other clusters their id follows, as in all
-/// issuers.
+/// The issuer of legacy tokens in the default cluster, whatever the server's issuer is. In other clusters the cluster
+/// id follows, as in all issuers.
 pub(crate) const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// Whose token is to lie where.
+/// The account and the secret of a legacy token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegacySubject<'a> {
-    /// The cluster of the account and of the secret.
+    /// Cluster of the account and of the secret.
     pub cluster: &'a ClusterReference,
-    /// The namespace of the account and of the secret.
+    /// Namespace of the account and of the secret.
     pub namespace: &'a str,
-    /// The account.
+    /// Name of the account.
     pub account: &'a str,
-    /// Which account of that name.
+    /// UID of the account.
     pub account_uid: &'a str,
-    /// The secret.
+    /// Name of the secret.
     pub secret: &'a str,
 }
 
-/// What such a token says, in the order in which it is written.
+/// The claims of a legacy token, in the order in which they are serialized.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LegacyClaims {
     /// The cluster that the token is valid for.
@@ -46,7 +46,7 @@ pub(crate) struct LegacyClaims {
     pub(crate) sub: String,
 }
 
-/// Writes such a token.
+/// Issues a legacy token.
 ///
 /// # Errors
 /// If the key cannot be used.

@@ -1,4 +1,4 @@
-//! Tokens of service accounts: signed claims, as RFC 7519 has them.
+//! Service account tokens: signed JSON Web Tokens (RFC 7519).
 
 mod claims;
 pub(crate) mod issuer;

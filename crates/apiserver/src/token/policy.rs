@@ -1,12 +1,13 @@
-//! How tokens of service accounts are given out, and what is told of them.
+//! Settings for issuing service account tokens, and for the discovery of their keys.
 
 use std::time::Duration;
 
-/// What an administrator decides about tokens.
+/// Settings for issuing service account tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenPolicy {
-    /// No token is good for longer; none for no limit but upstream's.
+    /// The longest lifetime of a token; None for the limit of Kubernetes.
     pub max_expiration: Option<Duration>,
-    /// Where others find the keys of tokens, an `https` URL. Without it they are not told.
+    /// The `https` URL of the key set that is published to relying parties; without it the discovery endpoints are not
+    /// served.
     pub jwks_uri: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A key that is replaced while tokens are signed with it and verified.
+//! A signer whose key can be replaced while tokens are signed and verified.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -6,37 +6,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::signer::{EcdsaSigner, PublicKey, SignerError, TokenSigner};
 
-/// How often a key can be replaced in one process. Old ones are kept, because somebody may be at work with
-/// them; whoever needs more starts the server anew.
+/// How often a key can be replaced in one process. Old keys are kept, because other threads may still use them; after
+/// the last replacement the server must be restarted.
 const MAX_KEYS: usize = 256;
 
-/// Signs with the key that was set last.
+/// Signs with the most recently set key.
 pub struct RotatingSigner {
     keys: Vec<OnceLock<EcdsaSigner>>,
     first: EcdsaSigner,
-    /// How many of `keys` are set.
+    /// Number of `keys` that are set.
     set: AtomicUsize,
 }
 
 impl RotatingSigner {
-    /// Begins with this one.
+    /// Creates a signer with a first key.
     pub fn new(first: EcdsaSigner) -> Self {
         let keys = std::iter::repeat_with(OnceLock::new).take(MAX_KEYS - 1).collect();
         Self { keys, first, set: AtomicUsize::new(0) }
     }
 
-    /// Signs with another from now on. It should know the keys of those before it. One that has the same
-    /// keys as the last changes nothing.
+    /// Signs with another key from now on. Its public keys should include those of the former keys. A signer with the
+    /// same keys as the last changes nothing.
     ///
     /// # Errors
-    /// If it was replaced too often.
+    /// If the key was replaced too often.
     pub fn replace(&self, next: EcdsaSigner) -> Result<(), SignerError> {
         let set = self.set.load(Ordering::Acquire);
         if self.signer().public_keys() == next.public_keys() {
             return Ok(());
         }
         let slot = self.keys.get(set).ok_or(SignerError::Worn)?;
-        // Whoever was faster has set it, and counts.
+        // If another thread was faster, its key is used.
         if slot.set(next).is_ok() {
             self.set.store(set + 1, Ordering::Release);
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_one_keeps_it() {
+    fn current_signer_is_unchanged_while_held() {
         let rotating = RotatingSigner::new(signer());
         let held = rotating.current();
         let old = rotating.public_keys().to_vec();

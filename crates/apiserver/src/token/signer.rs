@@ -1,4 +1,4 @@
-//! The keys of tokens: the one they are signed with, and those they are known by.
+//! Keys of service account tokens: the signing key, and the public keys that verify.
 
 use std::fmt;
 
@@ -13,44 +13,42 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
 use x509_parser::asn1_rs::{Any, FromDer, Tag};
 
-/// What stands before the point of a P-256 public key in its DER form (RFC 5480).
+/// The DER encoding of a P-256 public key up to its point (RFC 5480).
 const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// A point of P-256: a byte that says that nothing is left out, and two coordinates.
+/// An uncompressed point of P-256: a format byte and two coordinates.
 const POINT_BYTES: usize = 65;
 
-/// The tag of the public key in an `ECPrivateKey`.
+/// The context tag of the public key in an `ECPrivateKey`.
 const SEC1_PUBLIC_KEY: u32 = 1;
 
-/// The name of the algorithm in tokens and key sets.
+/// The JWS name of the algorithm.
 const ES256: &str = "ES256";
 
-/// Signs tokens, and says by which keys they are known.
+/// Signs tokens, and provides the public keys that verify them.
 pub trait TokenSigner: Send + Sync {
-    /// Who vouches for the tokens; also their audience where none is asked for.
+    /// The issuer of tokens; also their audience if none is requested.
     fn issuer(&self) -> &str;
 
-    /// The name of the algorithm in a token's header.
+    /// The `alg` of a token's header.
     fn algorithm(&self) -> &'static str;
 
-    /// The name of the key in a token's header.
+    /// The `kid` of a token's header.
     fn key_id(&self) -> &str;
 
     /// Signs a message.
     ///
     /// # Errors
-    /// If the key cannot be used.
+    /// If signing fails.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SignerError>;
 
-    /// The keys whose signatures are good: the one that is used now, and those that were used
-    /// before as long as their tokens are to be good.
+    /// The keys that verify tokens: the current one, and former ones as long as their tokens should stay valid.
     fn public_keys(&self) -> &[PublicKey];
 
-    /// The one that signs at this moment, which stays what it is for as long as it is held, also if it is
-    /// replaced meanwhile.
+    /// The current signer. It stays the same as long as the reference is held, even if the key is replaced meanwhile.
     fn current(&self) -> &dyn TokenSigner;
 }
 
@@ -58,24 +56,24 @@ pub trait TokenSigner: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignerError {
-    /// There is no key in PEM.
+    /// The PEM contains no private key.
     #[error("no private key in PEM")]
     Pem,
-    /// The key is not one for ES256.
+    /// The key is not suitable for ES256.
     #[error("not a P-256 key in PKCS #8 or SEC 1")]
     Key,
-    /// There is no public key for ES256 in PEM.
+    /// The PEM contains no public key for ES256.
     #[error("not a P-256 public key in PEM")]
     PublicKey,
-    /// The signature could not be made.
+    /// Signing failed.
     #[error("cannot sign")]
     Sign,
-    /// Keys were replaced too often.
+    /// The key was replaced too often.
     #[error("the key was replaced as often as it can be without a restart")]
     Worn,
 }
 
-/// A key by which tokens are known.
+/// A public key that verifies tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey {
     id: String,
@@ -106,22 +104,22 @@ impl PublicKey {
         Self { id, point: point.to_vec() }
     }
 
-    /// What it is called in headers of tokens, which follows from the key.
+    /// The key id in headers of tokens, derived from the key.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What its signatures are called.
+    /// The JWS name of its algorithm.
     pub(crate) fn algorithm(&self) -> &'static str {
         ES256
     }
 
-    /// Whether this is a signature of the message by the key.
+    /// Verifies a signature of a message.
     pub(crate) fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &self.point).verify(message, signature).is_ok()
     }
 
-    /// The key as a member of a key set.
+    /// The key as a JSON Web Key.
     pub(crate) fn jwk(&self) -> JsonWebKey<'_> {
         let (x, y) = self.point[1..].split_at(POINT_BYTES / 2);
         let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
@@ -137,7 +135,7 @@ impl PublicKey {
     }
 }
 
-/// A public key as RFC 7517 has it, its members in upstream's order.
+/// A JSON Web Key (RFC 7517), its members in kube-apiserver's order.
 #[derive(Debug, Serialize)]
 pub(crate) struct JsonWebKey<'a> {
     #[serde(rename = "use")]
@@ -155,12 +153,12 @@ pub struct EcdsaSigner {
     issuer: String,
     key: EcdsaKeyPair,
     random: SystemRandom,
-    /// The one of `key` first.
+    /// The public key of `key` first.
     public_keys: Vec<PublicKey>,
 }
 
 impl EcdsaSigner {
-    /// A signer with a key in PKCS #8 or SEC 1, in PEM.
+    /// Creates a signer with a private key in PKCS #8 or SEC 1, in PEM.
     ///
     /// # Errors
     /// If there is no such key.
@@ -172,7 +170,7 @@ impl EcdsaSigner {
         Ok(Self { issuer: issuer.into(), key, random, public_keys })
     }
 
-    /// With another key whose signatures are still good, though it signs nothing any more.
+    /// Adds a former key, which only verifies.
     #[must_use]
     pub fn with_retired_key(mut self, key: PublicKey) -> Self {
         if !self.public_keys.contains(&key) {

@@ -167,7 +167,8 @@ mod tests {
     async fn follower_that_lags_behind_compaction_gets_an_error() {
         let cluster = Registry::in_memory().cluster("default").unwrap();
         let mut watch = cluster.follow_group(GROUP, |_, _| {}).await.unwrap();
-        for number in 0..3 {
+        // More than the queue of a watcher holds, so that the rest must be read from history.
+        for number in 0..100 {
             let role = json!({"metadata": {"name": format!("r{number}")}});
             cluster.create(&write(&ClusterRole, ""), role).await.unwrap();
         }

@@ -145,7 +145,7 @@ fn gated_pod_is_checked_again_after_an_event() {
 #[test]
 fn pending_pod_skips_its_backoff() {
     let mut queue = queue();
-    for name in ["backing-off", "pending"] {
+    for name in ["retried", "pending"] {
         queue.add(pod(name, 0), 0, None, START);
         queue.pop(START).unwrap();
         queue.refused(name, plugin(1), plugin(1), START);

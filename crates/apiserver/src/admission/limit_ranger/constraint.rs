@@ -1,4 +1,4 @@
-//! The bounds of a LimitRange, and in which words they are held against somebody.
+//! The bounds of a LimitRange, and the messages for their violations.
 
 use coracle_api::usage::pod::{Side, of_containers_or_pod};
 use coracle_api::usage::{Amounts, amounts};
@@ -6,10 +6,10 @@ use coracle_meta::quantity::Quantity;
 use coracle_registry::view;
 use serde_json::Value;
 
-/// The largest number of units whose thousandths can still be counted.
+/// The largest amount whose thousandths fit 64 bits.
 const MAX_MILLI_VALUE: i64 = i64::MAX / 1000;
 
-/// What bounds have against a pod.
+/// The violations of a pod.
 pub(super) fn of_pod(limits: &[Value], pod: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     for limit in limits {
@@ -34,7 +34,7 @@ pub(super) fn of_pod(limits: &[Value], pod: &Value) -> Vec<String> {
     faults
 }
 
-/// What bounds have against a claim. Only what it requests counts.
+/// The violations of a claim. Only its requests are checked.
 pub(super) fn of_claim(limits: &[Value], claim: &Value) -> Vec<String> {
     let requests = amounts(claim, &["spec", "resources", "requests"]);
     let mut faults = Vec::new();
@@ -70,7 +70,7 @@ impl Bounds<'_> {
         amounts(self.0, &[field])
     }
 
-    /// Of what there may be so much.
+    /// The type of the item: `Pod`, `Container` or `PersistentVolumeClaim`.
     fn per(&self) -> &str {
         view::text(self.0, &["type"])
     }
@@ -133,7 +133,7 @@ impl Bounds<'_> {
     }
 }
 
-/// How many times an amount goes into another, by thousandths if all of them can be counted so.
+/// The ratio of limit to request, computed in thousandths if all amounts are small enough.
 fn ratio_of(limit: &Quantity, request: &Quantity, bound: &Quantity) -> f64 {
     let is_small = [limit, request, bound].iter().all(|amount| amount.value() <= MAX_MILLI_VALUE);
     let count = if is_small { Quantity::milli_value } else { Quantity::value };
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_said_must_be_said() {
+    fn bounded_resource_must_be_specified() {
         let min = json!({"type": "Container", "min": {"cpu": "1"}});
         check(min.clone(), json!({}), &["minimum cpu usage per Container is 1.  No request is specified"]);
         let small = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "900m"}});
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_stay_near_requests() {
+    fn limit_to_request_ratio_is_bounded() {
         let ratio = json!({"type": "Container", "maxLimitRequestRatio": {"cpu": "1500m"}});
         let resources =
             |request: &str, limit: &str| json!({"requests": {"cpu": request}, "limits": {"cpu": limit}});

@@ -1,6 +1,7 @@
-//! LimitRanger: what a namespace says about the size of pods and claims.
+//! LimitRanger: applies the LimitRanges of a namespace to pods and claims.
 //!
-//! Pods get the defaults they lack, and a note of it; then both must keep within the bounds.
+//! Containers get default requests and limits, and the pod an annotation that lists them; then pods and claims are
+//! checked against the bounds.
 
 mod constraint;
 
@@ -17,7 +18,6 @@ use super::{PERSISTENT_VOLUME_CLAIMS, PODS, read};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// The plugin.
 pub(super) struct LimitRanger;
 
 impl Plugin for LimitRanger {
@@ -76,7 +76,7 @@ impl Plugin for LimitRanger {
     }
 }
 
-/// The bounds in force; none for what is going anyway.
+/// The LimitRanges of the namespace; none for an object that is being deleted.
 async fn ranges(attributes: &Attributes<'_>) -> Result<Vec<Arc<Value>>> {
     if attributes.old.is_some_and(|old| Meta::of(old).is_deleting()) {
         return Ok(Vec::new());
@@ -84,7 +84,7 @@ async fn ranges(attributes: &Attributes<'_>) -> Result<Vec<Arc<Value>>> {
     attributes.cluster.find_all(&LimitRange, attributes.write.namespace).await
 }
 
-/// Several faults as one message, each once.
+/// Joins errors into one message, without duplicates.
 fn joined(mut faults: Vec<String>) -> Option<String> {
     let mut seen = std::collections::HashSet::new();
     faults.retain(|fault| seen.insert(fault.clone()));
@@ -94,7 +94,7 @@ fn joined(mut faults: Vec<String>) -> Option<String> {
     }
 }
 
-/// Gives containers what they do not say themselves, and notes it in the pod.
+/// Sets default requests and limits of containers, and lists them in an annotation.
 fn set_defaults(pod: &mut Value, range: &Value) {
     let (mut requests, mut limits) = (Map::new(), Map::new());
     for limit in view::items(range, &["spec", "limits"]) {
@@ -123,7 +123,7 @@ fn set_defaults(pod: &mut Value, range: &Value) {
     }
 }
 
-/// Sets what a container does not say itself; returns the names in order.
+/// Sets the missing requests or limits of a container, and returns their names, sorted.
 fn fill(container: &mut Value, side: &str, defaults: &Map<String, Value>) -> Vec<String> {
     let mut set = Vec::new();
     for (name, amount) in defaults {
@@ -166,9 +166,9 @@ mod tests {
         bench
     }
 
-    /// What upstream made of the same pod.
+    /// The expected pod is that of kube-apiserver.
     #[tokio::test]
-    async fn containers_get_what_they_do_not_say() {
+    async fn containers_get_default_requests_and_limits() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {
             "containers": [{"name": "c"}, {"name": "d", "resources": {"limits": {"cpu": "200m"}}}],
             "initContainers": [{"name": "x"}],
@@ -189,9 +189,9 @@ mod tests {
         assert_eq!(pod["metadata"]["annotations"][ANNOTATION], note);
     }
 
-    /// What upstream said of the same pod.
+    /// The expected message is that of kube-apiserver.
     #[tokio::test]
-    async fn all_faults_of_a_pod_are_told() {
+    async fn all_violations_of_a_pod_are_reported() {
         let resources = json!({"limits": {"cpu": "4"}, "requests": {"cpu": "40m"}});
         let pod = json!({"metadata": {"name": "p3"}, "spec": {"containers": [{"name": "c", "resources": resources}]}});
         let refused = bench().await.admit_new(LimitRanger, &Pod, pod).await;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn claims_have_a_least_and_a_greatest_size() {
+    async fn claim_size_is_bounded() {
         let bench = bench().await;
         let claim = |size: &str| json!({"metadata": {"name": "c"}, "spec": {"resources": {"requests": {"storage": size}}}});
         let check = async |size: &str, refused: Option<&str>| {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_going_is_left_alone() {
+    async fn object_being_deleted_is_not_checked() {
         let bench = bench().await;
         let old = json!({"metadata": {"name": "c", "deletionTimestamp": "2024-01-01T00:00:00Z"}});
         let new = json!({"metadata": {"name": "c"}, "spec": {"resources": {"requests": {"storage": "1Ti"}}}});

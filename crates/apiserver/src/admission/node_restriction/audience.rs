@@ -1,4 +1,4 @@
-//! Whether a volume of a pod says for whom a token is: a projected token, or the driver behind a volume.
+//! Checks whether a volume of a pod names the audience of a token: a projected token, or the CSI driver of a volume.
 
 use coracle_registry::kinds::core::persistent_volume::PersistentVolume;
 use coracle_registry::kinds::core::persistent_volume_claim::PersistentVolumeClaim;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Request;
 use crate::status::Refusal;
 
-/// The drivers that took over from volumes with a source of their own (`k8s.io/csi-translation-lib`).
+/// The CSI drivers that replaced in-tree volume sources (`k8s.io/csi-translation-lib`).
 const DRIVERS: &[(&str, &str)] = &[
     ("awsElasticBlockStore", "ebs.csi.aws.com"),
     ("gcePersistentDisk", "pd.csi.storage.gke.io"),
@@ -21,7 +21,7 @@ const DRIVERS: &[(&str, &str)] = &[
     ("portworxVolume", "pxd.portworx.com"),
 ];
 
-/// Whether a volume names the audience. What cannot be found out is told only if none does.
+/// Returns true if a volume names the audience. Errors are returned only if no volume does.
 pub(super) async fn is_named(request: &Request<'_>, pod: &Value, audience: &str) -> Result<bool, String> {
     let mut faults = Vec::new();
     for volume in view::items(pod, &["spec", "volumes"]) {
@@ -67,7 +67,7 @@ async fn driver_of_claim(request: &Request<'_>, claim: &str) -> Result<String, E
     Ok(driver(&volume["spec"]).to_owned())
 }
 
-/// The driver behind a source; empty if there is none.
+/// The CSI driver of a volume source; empty if there is none.
 fn driver(source: &Value) -> &str {
     let own = view::text(source, &["csi", "driver"]);
     if !own.is_empty() {

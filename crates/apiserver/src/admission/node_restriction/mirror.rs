@@ -1,10 +1,10 @@
-//! Whether a static pod names objects of the API, which it must not: its node could read them then.
+//! Checks that a static pod refers to no API objects: its node could read them then.
 
 use coracle_registry::kinds::core::pod::references::{config_map_names, secret_names};
 use coracle_registry::view;
 use serde_json::Value;
 
-/// Volumes that need nothing of the API.
+/// Volume sources that need no API objects.
 const LOCAL: &[&str] = &[
     "awsElasticBlockStore",
     "azureDisk",
@@ -30,7 +30,7 @@ const LOCAL: &[&str] = &[
     "vsphereVolume",
 ];
 
-/// Volumes that do, and what they need.
+/// Volume sources that need API objects, and the names of these in messages.
 const NEEDY: &[(&str, &str)] = &[
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),
@@ -41,7 +41,7 @@ const NEEDY: &[(&str, &str)] = &[
     ("azureFile", "secrets (via azureFile volumes)"),
 ];
 
-/// The same for what is projected into a volume.
+/// Projected volume sources that need API objects, likewise.
 const PROJECTED: &[(&str, &str)] = &[
     ("configMap", "configmaps (via projected volumes)"),
     ("secret", "secrets (via projected volumes)"),
@@ -50,7 +50,7 @@ const PROJECTED: &[(&str, &str)] = &[
     ("podCertificate", "podcertificates"),
 ];
 
-/// The first kind of objects that a pod needs, if it needs any.
+/// Returns the first kind of object that a pod refers to.
 pub(super) fn needs(pod: &Value) -> Result<Option<&'static str>, String> {
     if !view::text(pod, &["spec", "serviceAccountName"]).is_empty() {
         return Ok(Some("serviceaccounts"));

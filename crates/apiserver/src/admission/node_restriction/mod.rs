@@ -1,7 +1,7 @@
-//! NodeRestriction: a node writes what is its own, and what its own pods need.
+//! NodeRestriction: a node may write only its own objects, and what its own pods need.
 //!
-//! The node authorizer decides by names alone. What depends on the content of what is written is
-//! decided here, as upstream's plugin of the same name does.
+//! The Node authorizer decides by names alone. Rules that depend on the content of the object are checked here, as in
+//! kube-apiserver's plugin of the same name.
 
 mod audience;
 mod mirror;
@@ -31,7 +31,7 @@ const LEASES: &str = "leases";
 const CSI_NODES: &str = "csinodes";
 const RESOURCE_SLICES: &str = "resourceslices";
 
-/// What nodes write with restrictions: groups, resources, and whether their parts are meant, too.
+/// Groups and resources whose writes by nodes are restricted, including their subresources.
 ///
 /// `podcertificaterequests` is missing because the kind is served only with a feature that is off by default.
 const RESTRICTED: &[(&str, &str)] = &[
@@ -45,19 +45,18 @@ const RESTRICTED: &[(&str, &str)] = &[
     (CERTIFICATES, CERTIFICATE_SIGNING_REQUESTS),
 ];
 
-/// The plugin.
 pub(super) struct NodeRestriction {
     authorizer: Arc<dyn Authorizer>,
 }
 
 impl NodeRestriction {
-    /// Audiences that no volume of a pod names are left to this authorizer.
+    /// Creates the plugin; `authorizer` decides about token audiences that no volume of the pod names.
     pub(super) fn new(authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer }
     }
 
     fn ask<'a>(&'a self, attributes: &'a Attributes<'a>, object: &'a Value) -> BoxFuture<'a, Result<()>> {
-        // Whoever is no node is none of our business, and that is almost everybody.
+        // Users that are not nodes, which are nearly all, are not restricted.
         match node_name(attributes.write.requester) {
             None => nothing_to_say(),
             Some(node) => Box::pin(async move { self.judge(&Request { node, attributes, object }).await }),
@@ -98,7 +97,7 @@ impl Plugin for NodeRestriction {
         rules(&[Operation::Create, Operation::Update])
     }
 
-    /// Nobody is asked to change what is deleted.
+    /// Deletions run validating plugins only.
     fn validates(&self) -> Vec<Rule> {
         rules(&[Operation::Delete])
     }
@@ -127,7 +126,7 @@ fn rules(operations: &[Operation]) -> Vec<Rule> {
     RESTRICTED.iter().map(rule).collect()
 }
 
-/// What a node wants to write.
+/// A write by a node.
 struct Request<'a> {
     node: &'a str,
     attributes: &'a Attributes<'a>,
@@ -143,19 +142,19 @@ impl Request<'_> {
         self.attributes.operation
     }
 
-    /// What is there now.
+    /// The stored object; null for a create.
     fn old(&self) -> &Value {
         self.attributes.old.unwrap_or(&Value::Null)
     }
 
-    /// The name of what is written; empty if the server generates it, whatever `generateName` is: kube-apiserver
-    /// generates names after this plugin, so that a node never creates an object under one.
+    /// The name of the object; empty if the server generates it, whatever `generateName` is: kube-apiserver generates
+    /// names after this plugin, so that a node never creates an object with a generated name.
     fn name(&self) -> &str {
         let own = coracle_registry::view::name(self.object);
         let is_new = self.operation() == Operation::Create && self.part().is_empty();
         match self.attributes.name {
             "" => own,
-            // The attributes of a generated name have its prefix.
+            // The attributes of an object with a generated name have the prefix as name.
             prefix if is_new && prefix != own => "",
             name => name,
         }
@@ -173,14 +172,14 @@ impl Request<'_> {
         self.refuse(format!("unexpected operation {:?}", spelled(self.operation())))
     }
 
-    /// Another object of the request's namespace, or of none.
+    /// Reads another object; fails if it does not exist.
     async fn find(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Arc<Value>> {
         let found = self.attributes.cluster.find(kind, namespace, name).await?;
         found.ok_or_else(|| not_found(kind, name))
     }
 }
 
-/// Upstream's lists of objects call what they miss by its singular.
+/// The informers of kube-apiserver report missing objects by the singular resource name.
 fn not_found(kind: &dyn Kind, name: &str) -> Error {
     let declaration = kind.declaration();
     let (group, resource) = (declaration.group.clone(), declaration.singular.clone());
@@ -188,7 +187,7 @@ fn not_found(kind: &dyn Kind, name: &str) -> Error {
     Error::NotFound(Box::new(Subject { resource, ..Subject::of(declaration, name) }))
 }
 
-/// As upstream writes it.
+/// The operation, spelled as in kube-apiserver.
 fn spelled(operation: Operation) -> &'static str {
     match operation {
         Operation::Create => "CREATE",
@@ -198,7 +197,7 @@ fn spelled(operation: Operation) -> &'static str {
     }
 }
 
-/// Under which name a node's certificates are issued.
+/// The user name in a node's certificates.
 fn user_of(node: &str) -> String {
     format!("{NODE_USER_PREFIX}{node}")
 }

@@ -1,4 +1,4 @@
-//! What a node may say of itself: nothing by which it would draw work to itself.
+//! Restrictions on a node's writes to its own Node object: it must not attract workloads.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::Request;
 
-/// Labels under this namespace are what administrators keep from nodes.
+/// The namespace of labels that only administrators may set.
 const RESTRICTED_NAMESPACE: &str = "node-restriction.kubernetes.io";
 
-/// Namespaces of labels that are Kubernetes' own.
+/// Namespaces of labels that belong to Kubernetes.
 const KUBERNETES_NAMESPACES: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
-/// What of that a node may say nevertheless (`kubelet/pkg/apis/well_known_labels.go`).
+/// Label namespaces of Kubernetes that a kubelet may set (`kubelet/pkg/apis/well_known_labels.go`).
 const KUBELET_NAMESPACES: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 const KUBELET_LABELS: [&str; 11] = [
     "kubernetes.io/hostname",
@@ -58,7 +58,7 @@ fn judge_new(request: &Request<'_>) -> Result<()> {
 
 fn judge_change(request: &Request<'_>) -> Result<()> {
     let (node, new, old) = (request.node, request.object, request.old());
-    // Old kubelets drop the field.
+    // Old kubelets omit the field.
     if config_source(new).is_some() && config_source(new) != config_source(old) {
         return request.refuse(format!(
             "node {node:?} is not allowed to update configSource to a new non-nil configSource"
@@ -81,7 +81,7 @@ fn config_source(node: &Value) -> Option<&Value> {
     view::at(node, &["spec", "configSource"])
 }
 
-/// The labels that differ and that are not a node's to change.
+/// The changed labels that a node must not change.
 fn forbidden_labels(new: &Value, old: &Value) -> String {
     let labels = |node| view::fields(node, &["metadata", "labels"]);
     let label = |node, key: &str| view::at(node, &["metadata", "labels", key]);

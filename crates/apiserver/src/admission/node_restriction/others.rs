@@ -1,4 +1,5 @@
-//! What a node may do with its claims of storage, its lease, its CSINode, its devices and its certificates.
+//! Restrictions on a node's writes to persistent volume claims, its lease, its CSINode, resource slices and certificate
+//! signing requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,14 +12,14 @@ use x509_parser::prelude::FromDer;
 
 use super::{Request, user_of};
 
-/// Where all nodes have their lease.
+/// The namespace with the leases of all nodes.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// For whom a node's certificates are.
+/// The signers of kubelet certificates.
 pub(super) const KUBELET_SIGNERS: [&str; 2] =
     ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
-/// What a node may say of a claim, and what is kept by others anyway.
+/// The status fields of a claim that a node may change, and metadata that the server maintains.
 const FREE_STATUS: [&str; 4] = ["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
 const FREE_METADATA: [&str; 2] = ["resourceVersion", "managedFields"];
 
@@ -38,7 +39,7 @@ pub(super) fn judge_claim_status(request: &Request<'_>) -> Result<()> {
     ))
 }
 
-/// What of a claim a node may not change.
+/// The parts of a claim that a node may not change.
 fn fixed(claim: &Value) -> Value {
     let mut claim = claim.clone();
     for (part, free) in [("status", &FREE_STATUS[..]), ("metadata", &FREE_METADATA)] {
@@ -75,7 +76,7 @@ pub(super) fn judge_csi_node(request: &Request<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Which slices may be read and changed, the authorizer knows.
+/// Checks the node of a slice. The authorizer decides which slices may be read and changed.
 pub(super) fn judge_resource_slice(request: &Request<'_>) -> Result<()> {
     let (slice, done) = match request.operation() {
         Operation::Create => (request.object, "create"),
@@ -101,7 +102,7 @@ pub(super) fn judge_certificate_request(request: &Request<'_>) -> Result<()> {
     }
 }
 
-/// The name a certificate is asked for. Of several the last counts, as Go reads them.
+/// The common name in a certificate request. Of several the last counts, as in Go.
 fn common_name(base64: &str) -> Result<Option<String>, &'static str> {
     const NOT_PEM: &str = "PEM block type must be CERTIFICATE REQUEST";
     let pem = STANDARD.decode(base64.replace(['\r', '\n'], "")).map_err(|_| NOT_PEM)?;

@@ -1,4 +1,5 @@
-//! What a node may do with pods: show its own static ones, and tell how its own are.
+//! Restrictions on a node's writes to pods: it may create mirror pods of its static pods, and update the status of its
+//! own pods.
 
 use coracle_meta::object::Meta;
 use coracle_registry::admission::Operation;
@@ -51,7 +52,7 @@ async fn judge_new(request: &Request<'_>) -> Result<()> {
     }
 }
 
-/// The node as the one owner of a new pod.
+/// Checks that the node is the only owner of a new pod, and returns the reference.
 fn owner<'a>(request: &'a Request<'_>) -> Result<&'a Value> {
     let node = request.node;
     let refused = |what: &str| Err(request.forbidden(format!("node {node:?} {what}")));
@@ -112,7 +113,7 @@ pub(super) async fn judge_eviction(request: &Request<'_>) -> Result<()> {
     request.refuse(format!("node {} can only evict pods with spec.nodeName set to itself", request.node))
 }
 
-/// Whether a pod has been given to this node.
+/// Returns true if a pod is bound to this node.
 pub(super) fn is_on(pod: &Value, node: &str) -> bool {
     view::text(pod, &["spec", "nodeName"]) == node
 }

@@ -1,4 +1,4 @@
-//! What each check lets pass and what it refuses, in upstream's words.
+//! Tests of each check, with kube-apiserver's messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +36,7 @@ async fn bench() -> Bench {
     Bench { requester: user("system:node:a", &["system:nodes", "system:authenticated"]), ..bench }
 }
 
-/// Something that is written, and what was there.
+/// A write, with the stored object.
 struct Case<'a> {
     kind: &'a dyn Kind,
     part: &'a str,
@@ -62,7 +62,7 @@ impl<'a> Case<'a> {
         Self { part, ..self }
     }
 
-    /// `fault` is the whole message of the refusal; empty if there is none.
+    /// Checks the write; `fault` is the whole error message, empty if it is admitted.
     async fn check(self, bench: &Bench, fault: &str) {
         let old = Some(&self.old).filter(|old| !old.is_null());
         let outcome = bench.ask(&chain(), self.kind, self.part, self.operation, old, self.new).await;
@@ -82,7 +82,7 @@ fn pods(fault: &str) -> String {
 }
 
 #[tokio::test]
-async fn who_is_no_node_is_not_restricted() {
+async fn user_that_is_not_a_node_is_not_restricted() {
     let mut bench = bench().await;
     for (name, groups) in
         [("a", &["system:nodes"][..]), ("system:node:a", &["system:masters"]), ("admin", &["system:masters"])]
@@ -95,7 +95,7 @@ async fn who_is_no_node_is_not_restricted() {
     Case::create(&Pod, pod_on("b")).check(&bench, &fault).await;
 }
 
-/// A mirror pod of the node `a`, changed somehow.
+/// A mirror pod of the node `a` with a change.
 fn mirror(uid: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut pod = pod_on("a");
     pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
@@ -106,7 +106,7 @@ fn mirror(uid: &str, change: impl FnOnce(&mut Value)) -> Value {
 }
 
 #[tokio::test]
-async fn a_node_creates_mirror_pods_of_its_own_only() {
+async fn node_creates_only_its_own_mirror_pods() {
     let bench = bench().await;
     let owned = || pods("node \"a\" can only create pods with an owner reference set to itself");
     Case::create(&Pod, mirror("u", |_| {})).check(&bench, "node \"a\" not found").await;
@@ -137,7 +137,7 @@ async fn a_node_creates_mirror_pods_of_its_own_only() {
 }
 
 #[tokio::test]
-async fn a_mirror_pod_names_no_other_objects() {
+async fn mirror_pod_refers_to_no_api_objects() {
     let bench = bench().await;
     bench.create(&Node, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})).await;
     let node = bench.get(&Node, "a").await;
@@ -209,7 +209,7 @@ async fn node_a_cannot_touch_the_pods_of_node_b() {
 }
 
 #[tokio::test]
-async fn a_status_changes_neither_labels_nor_claims() {
+async fn pod_status_update_changes_neither_labels_nor_claims() {
     let bench = bench().await;
     let old = json!({
         "metadata": {"name": "p", "labels": {"l": "1"}}, "spec": {"nodeName": "a"},
@@ -235,7 +235,7 @@ async fn a_status_changes_neither_labels_nor_claims() {
 }
 
 #[tokio::test]
-async fn a_node_evicts_its_own_pods_only() {
+async fn node_evicts_only_its_own_pods() {
     let bench = bench().await;
     let eviction = || json!({"metadata": {"name": "p"}});
     Case::create(&Pod, eviction()).of("eviction").check(&bench, "pod \"p\" not found").await;
@@ -269,7 +269,7 @@ async fn node_a_cannot_write_the_node_object_of_node_b() {
 }
 
 #[tokio::test]
-async fn a_node_does_not_say_of_itself_what_would_draw_work_to_it() {
+async fn node_cannot_change_labels_or_taints_that_attract_pods() {
     let bench = bench().await;
     let old = json!({
         "metadata": {"name": "a", "labels": {"example.com/a": "1", "node-restriction.kubernetes.io/pci": "1"}},
@@ -314,7 +314,7 @@ async fn a_node_does_not_say_of_itself_what_would_draw_work_to_it() {
 }
 
 #[tokio::test]
-async fn of_a_claim_a_node_tells_the_size_only() {
+async fn node_updates_only_the_resize_status_of_claims() {
     let bench = bench().await;
     let old = json!({
         "metadata": {"name": "c", "resourceVersion": "1"},
@@ -354,7 +354,7 @@ async fn node_a_cannot_write_the_lease_of_node_b() {
 }
 
 #[tokio::test]
-async fn node_a_cannot_write_what_node_b_has_to_offer() {
+async fn node_a_cannot_write_resource_slices_of_node_b() {
     let bench = bench().await;
     let named = |name: &str| json!({"metadata": {"name": name}});
     let fault = "csinodes.storage.k8s.io \"b\" is forbidden: can only access CSINode with the same name as the requesting node";
@@ -375,7 +375,7 @@ async fn node_a_cannot_write_what_node_b_has_to_offer() {
 }
 
 #[tokio::test]
-async fn a_node_asks_for_certificates_of_its_own_name_only() {
+async fn node_requests_certificates_of_its_own_name_only() {
     let bench = bench().await;
     let request = |signer: &str, pem: &str| json!({"metadata": {"name": "r"}, "spec": {"signerName": signer, "request": STANDARD.encode(pem)}});
     let pem = |name: &str| {
@@ -432,7 +432,7 @@ async fn node_a_gets_no_token_for_a_pod_of_node_b() {
 }
 
 #[tokio::test]
-async fn a_token_is_for_whom_a_volume_of_the_pod_says() {
+async fn token_audience_must_be_named_by_a_volume_of_the_pod() {
     let bench = bench().await;
     let source = |audience: &str| json!({"serviceAccountToken": {"path": "t", "audience": audience}});
     let mut pod = pod_on("a");

@@ -1,4 +1,4 @@
-//! For which pods a node may have tokens of service accounts, and for whom they may be.
+//! Restrictions on service account tokens that a node requests: their pod and their audience.
 
 use coracle_meta::object::Meta;
 use coracle_registry::admission::Operation;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Request, audience, pod};
 use crate::authorization::{Attributes, Authorizer, ResourceTarget, Target};
 
-/// What a node that asks for any audience may have to be allowed.
+/// The verb that permits a node to request tokens for an audience.
 const AUDIENCE_VERB: &str = "request-serviceaccounts-token-audience";
 
 pub(super) async fn judge(request: &Request<'_>, authorizer: &dyn Authorizer) -> Result<()> {
@@ -37,7 +37,7 @@ pub(super) async fn judge(request: &Request<'_>, authorizer: &dyn Authorizer) ->
     judge_audience(request, &found, authorizer).await
 }
 
-/// A token is for whom a volume of the pod says, or for whom somebody allows.
+/// The audience must be named by a volume of the pod, or be permitted by the authorizer.
 async fn judge_audience(request: &Request<'_>, pod: &Value, authorizer: &dyn Authorizer) -> Result<()> {
     let audience = match view::items(request.object, &["spec", "audiences"]) {
         [] => "",

@@ -1,15 +1,15 @@
-//! All checks with all their versions, and what they say of a pod.
+//! All checks in all their versions, and their evaluation.
 
 use super::checks::{baseline as b, host as h, restricted as r};
 use super::pod::Pod;
 use super::policy::{Level, Standard, Version};
 
-/// What a check has against a pod.
+/// A violation that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
-    /// In a few words.
+    /// The reason in a few words.
     pub(super) reason: String,
-    /// Where and how.
+    /// The fields and values.
     pub(super) detail: String,
 }
 
@@ -21,17 +21,17 @@ impl Violation {
 
 type Run = fn(&Pod<'_>) -> Option<Violation>;
 
-/// A check as it has been since a minor version, until the next of its revisions.
+/// A revision of a check, valid from a minor version until the next revision.
 struct Revision {
     since: u32,
     run: Run,
 }
 
-/// One question to a pod.
+/// A check of one control.
 struct Check {
     level: Level,
     revisions: &'static [Revision],
-    /// Since when a check of the stricter level asks the same and more.
+    /// The version since which a check of the restricted level replaces this one.
     replaced_since: Option<u32>,
 }
 
@@ -43,7 +43,7 @@ const fn baseline(revisions: &'static [Revision]) -> Check {
     Check { level: Level::Baseline, revisions, replaced_since: None }
 }
 
-/// At the stricter level only before this version.
+/// A check that a restricted one replaces since a version.
 const fn baseline_until(replaced_since: u32, revisions: &'static [Revision]) -> Check {
     Check { level: Level::Baseline, revisions, replaced_since: Some(replaced_since) }
 }
@@ -52,7 +52,7 @@ const fn restricted(revisions: &'static [Revision]) -> Check {
     Check { level: Level::Restricted, revisions, replaced_since: None }
 }
 
-/// In the order in which upstream tells of them: by level and then by the names it has for them.
+/// In kube-apiserver's order: by level and then by its ids of the checks.
 const CHECKS: &[Check] = &[
     baseline(&[since(0, b::app_armor_profile)]),
     baseline_until(22, &[since(0, b::capabilities)]),
@@ -80,7 +80,7 @@ const CHECKS: &[Check] = &[
     restricted(&[since(19, r::seccomp_profile), since(25, r::seccomp_profile_not_windows)]),
 ];
 
-/// All that a standard has against a pod.
+/// All violations of a standard.
 pub(super) fn violations(standard: Standard, pod: &Pod<'_>) -> Vec<Violation> {
     if standard.is_privileged() {
         return Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn violations(standard: Standard, pod: &Pod<'_>) -> Vec<Violation> {
 }
 
 impl Check {
-    /// How it is asked, if it is.
+    /// The revision for a standard, if the check applies.
     fn revision(&self, standard: Standard) -> Option<Run> {
         let reached = |minor: u32| standard.version >= Version::Minor(minor);
         if standard.level == Level::Restricted && self.replaced_since.is_some_and(reached) {
@@ -104,13 +104,13 @@ impl Check {
     }
 }
 
-/// Several violations in short: what is told of many pods.
+/// The reasons of violations, for messages about several pods.
 pub(super) fn reasons(violations: &[Violation]) -> String {
     let reasons: Vec<&str> = violations.iter().map(|violation| &*violation.reason).collect();
     reasons.join(", ")
 }
 
-/// Several violations in full: what is told of one pod.
+/// The reasons and details of violations, for messages about one pod.
 pub(super) fn details(violations: &[Violation]) -> String {
     let told: Vec<String> = violations
         .iter()

@@ -1,4 +1,4 @@
-//! Evaluations and errors of PodSecurity (`metrics/metrics.go` of k8s.io/pod-security-admission).
+//! Metrics of PodSecurity (`metrics/metrics.go` of k8s.io/pod-security-admission).
 
 use coracle_base::metrics::{Counters, Metrics};
 use coracle_registry::admission::{Attributes, Operation};
@@ -11,7 +11,7 @@ pub(super) struct PodSecurityMetrics {
     errors: Counters<4>,
 }
 
-/// The action that follows from a violation.
+/// The mode of an evaluated standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Enforce,
@@ -62,7 +62,7 @@ impl PodSecurityMetrics {
         self.evaluations.with(labels).inc();
     }
 
-    /// Notes an error. One that is not fatal is labels that cannot be read, which count as the strictest ones.
+    /// Counts an error. An error that is not fatal is an invalid label, which counts as the strictest level.
     pub(super) fn note_error(&self, attributes: &Attributes<'_>, is_fatal: bool) {
         let [operation, resource, subresource] = labels(attributes);
         let is_fatal = if is_fatal { "true" } else { "false" };

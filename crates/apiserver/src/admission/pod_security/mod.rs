@@ -1,13 +1,12 @@
-//! PodSecurity: pods keep the standard that the labels of their namespace ask for.
+//! PodSecurity: enforces the Pod Security Standard that the labels of a namespace select.
 //!
-//! What is enforced is refused for pods; workloads are only warned of what their pods would violate. The
-//! labels themselves are checked when a namespace is written, and who makes them stricter is told which
-//! pods violate them already. Nobody is exempt, which is upstream's default. What
-//! the labels ask to be noted goes to the audit log, where there is one.
+//! Pods that violate the enforced standard are rejected; workloads only get warnings about their pod template. The
+//! labels are validated when a namespace is written, and a stricter standard warns about existing pods that violate it.
+//! There are no exemptions, as by default in Kubernetes. Audit annotations go to the audit log, where there is one.
 
 mod checks;
 mod evaluate;
-mod existing;
+mod existing_pods;
 mod metrics;
 mod pod;
 mod policy;
@@ -31,11 +30,11 @@ use policy::{PREFIX, Policy, Standard};
 
 const NAMESPACES: &str = "namespaces";
 
-/// Parts of pods that say nothing about how they run.
+/// Subresources of pods that do not affect how a pod runs.
 const IGNORED_PARTS: &[&str] =
     &["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 
-/// Kinds that make pods, and where their template is.
+/// Kinds with a pod template, and its path.
 const TEMPLATES: &[(&str, &str, &[&str])] = &[
     ("", "podtemplates", &["template"]),
     ("", "replicationcontrollers", &["spec", "template"]),
@@ -47,7 +46,6 @@ const TEMPLATES: &[(&str, &str, &[&str])] = &[
     ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
 ];
 
-/// The plugin.
 pub(super) struct PodSecurity {
     metrics: PodSecurityMetrics,
 }
@@ -63,8 +61,8 @@ impl PodSecurity {
         pod: &Value,
         warnings: &mut Vec<String>,
     ) -> Result<()> {
-        // An update that could not violate more than before needs no policy, so it is admitted also in a namespace that is
-        // gone. Without that nobody could remove the finalizers of a pod there.
+        // An update that cannot add violations needs no policy, so it is admitted even if the namespace is deleted.
+        // Otherwise the finalizers of a pod there could not be removed.
         let insignificant = attributes.old.is_some_and(|old| !is_significant(pod, old));
         if IGNORED_PARTS.contains(&attributes.write.subresource) || insignificant {
             return Ok(());
@@ -103,7 +101,7 @@ impl PodSecurity {
             *group == declaration.group && *resource == declaration.plural
         };
         let template = TEMPLATES.iter().find(here).and_then(|(_, _, path)| view::at(object, path));
-        // A workload is let in whatever its namespace says: its pods are not.
+        // A workload is always admitted; only its pods are rejected.
         if let (Some(template), Some((policy, mistakes))) = (template, policy_of(attributes).await?) {
             let pod = Pod::of(template);
             self.audit(attributes, &policy, &mistakes, &pod);
@@ -125,7 +123,7 @@ impl PodSecurity {
         }
     }
 
-    /// Notes what the audit log should know of a pod.
+    /// Adds the audit annotations of a pod.
     fn audit(&self, attributes: &Attributes<'_>, policy: &Policy, mistakes: &ErrorList, pod: &Pod<'_>) {
         if !mistakes.is_empty() {
             self.metrics.note_error(attributes, false);
@@ -168,8 +166,7 @@ impl Plugin for PodSecurity {
     }
 }
 
-/// Refuses labels that mean nothing, unless they did so before, and tells of pods that a stricter
-/// standard would not let in any more.
+/// Rejects invalid labels, unless they were stored before, and warns about pods that violate a stricter standard.
 async fn check_namespace(
     attributes: &Attributes<'_>,
     namespace: &Value,
@@ -185,17 +182,17 @@ async fn check_namespace(
     if let Some((before, _)) = before
         && is_stricter(policy.enforce, before.enforce)
     {
-        warnings.extend(existing::warnings(attributes, view::name(namespace), policy.enforce).await);
+        warnings.extend(existing_pods::warnings(attributes, view::name(namespace), policy.enforce).await);
     }
     Ok(())
 }
 
-/// Whether pods may be there that were let in by one standard and violate the other.
+/// Returns true if existing pods may violate the new standard.
 fn is_stricter(new: Standard, old: Standard) -> bool {
     new != old && !new.is_privileged() && (new.version != old.version || new.level > old.level)
 }
 
-/// Refuses a pod of which no policy is known. For an update that is kube-apiserver's answer from NamespaceLifecycle.
+/// Rejects a pod whose namespace does not exist. For an update that is kube-apiserver's answer from NamespaceLifecycle.
 fn missing_namespace(attributes: &Attributes<'_>) -> Error {
     let namespace = attributes.write.namespace;
     Error::Refused(Box::new(match attributes.operation {
@@ -209,19 +206,19 @@ fn would_violate(standard: Standard, pod: &Pod<'_>) -> Option<String> {
     (!found.is_empty()).then(|| format!("would violate PodSecurity \"{standard}\": {}", details(&found)))
 }
 
-/// The key of a note.
+/// The key of an audit annotation.
 fn noted(what: &str) -> String {
     format!("{PREFIX}{what}")
 }
 
-/// What the namespace of a write asks for, and what is wrong with its labels, if it is there.
+/// Returns the policy of the namespace, with the errors in its labels; None if the namespace does not exist.
 async fn policy_of(attributes: &Attributes<'_>) -> Result<Option<(Policy, ErrorList)>> {
     let namespace = attributes.cluster.find(&Namespace, "", attributes.write.namespace).await?;
     Ok(namespace.map(|namespace| Policy::of_namespace(&namespace)))
 }
 
-/// Whether a pod that changes could do more than before: another image, or another container. What
-/// else matters cannot change.
+/// Returns true if an update of a pod can add violations: a changed image, or a new container. All other relevant
+/// fields are immutable.
 fn is_significant(pod: &Value, old: &Value) -> bool {
     let image = |container: &Value| view::text(container, &["image"]).to_owned();
     let images = |pod: &Value, list: &str| -> Vec<String> {

@@ -1,9 +1,8 @@
-//! What checks look at: a pod, or the template of pods to come.
+//! A view of a pod or a pod template for checks.
 
 use coracle_registry::view;
 use serde_json::Value;
 
-/// The metadata and the spec of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pod<'a> {
     pub(super) metadata: &'a Value,
@@ -11,17 +10,16 @@ pub(super) struct Pod<'a> {
 }
 
 impl<'a> Pod<'a> {
-    /// A pod itself, or anything that has the form of one.
+    /// Wraps a pod or a pod template.
     pub(super) fn of(object: &'a Value) -> Self {
         Self { metadata: &object["metadata"], spec: &object["spec"] }
     }
 
-    /// What the spec says at a path.
     pub(super) fn at(&self, path: &[&str]) -> Option<&'a Value> {
         view::at(self.spec, path)
     }
 
-    /// Its containers: those that begin, those that stay, those that look in.
+    /// All containers: init, regular and ephemeral ones.
     pub(super) fn containers(&self) -> impl Iterator<Item = Container<'a>> + use<'a> {
         let spec = self.spec;
         ["initContainers", "containers", "ephemeralContainers"]
@@ -30,7 +28,7 @@ impl<'a> Pod<'a> {
             .map(Container)
     }
 
-    /// The names of the containers of which something is true.
+    /// The names of containers that satisfy `test`.
     pub(super) fn containers_that(&self, test: impl Fn(&Container<'a>) -> bool) -> Vec<&'a str> {
         self.containers().filter(test).map(|container| container.name()).collect()
     }
@@ -40,7 +38,7 @@ impl<'a> Pod<'a> {
         annotations.map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
     }
 
-    /// Whether the users in it are not those of the node.
+    /// Returns true if the pod has its own user namespace.
     pub(super) fn has_own_users(&self) -> bool {
         self.at(&["hostUsers"]) == Some(&Value::Bool(false))
     }
@@ -50,7 +48,6 @@ impl<'a> Pod<'a> {
     }
 }
 
-/// One container of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Container<'a>(pub(super) &'a Value);
 
@@ -59,29 +56,29 @@ impl<'a> Container<'a> {
         view::text(self.0, &["name"])
     }
 
-    /// What its security context says of something.
+    /// A field of the security context.
     pub(super) fn security(&self, field: &str) -> Option<&'a Value> {
         view::at(self.0, &["securityContext", field])
     }
 }
 
-/// `"a", "b"`.
+/// Formats `"a", "b"`.
 pub(super) fn quoted<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     let quoted: Vec<String> = items.into_iter().map(|item| format!("\"{}\"", item.as_ref())).collect();
     quoted.join(", ")
 }
 
-/// The word for one or for several.
+/// Returns the singular or the plural.
 pub(super) fn counted<'a>(count: usize, one: &'a str, several: &'a str) -> &'a str {
     if count == 1 { one } else { several }
 }
 
-/// `container "a"`, or several of them.
+/// Formats `container "a"`, or `containers "a", "b"`.
 pub(super) fn named_containers(names: &[&str]) -> String {
     format!("{} {}", counted(names.len(), "container", "containers"), quoted(names))
 }
 
-/// Who says something: the pod as a whole, containers of it, or both. `None` if nobody does.
+/// Names the pod, its containers, or both as those that set a field. None if neither does.
 pub(super) fn setters(pod: bool, containers: &[&str]) -> Option<String> {
     match (pod, containers.is_empty()) {
         (false, true) => None,

@@ -1,4 +1,4 @@
-//! What the labels of a namespace ask of its pods.
+//! The policy in the labels of a namespace.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,13 +7,13 @@ use coracle_meta::field::{ErrorList, FieldError, Path};
 use coracle_registry::view;
 use serde_json::Value;
 
-/// What the names of all labels begin with, and those of all notes for the audit log.
+/// The prefix of all labels and audit annotations.
 pub(super) const PREFIX: &str = "pod-security.kubernetes.io/";
 
 /// The minor version of Kubernetes that is served.
 const SERVED_MINOR: u32 = 36;
 
-/// How strict a policy is, the stricter the greater.
+/// The level of a standard; stricter ones are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Privileged,
@@ -37,7 +37,7 @@ impl Level {
     }
 }
 
-/// As of which minor version of Kubernetes a policy is meant. The latest is greater than all.
+/// The minor version of Kubernetes of a standard. The latest is greater than all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     Minor(u32),
@@ -45,7 +45,7 @@ pub(super) enum Version {
 }
 
 impl Version {
-    /// `latest`, or `v1.` and a number as Go reads it: without zeros before it.
+    /// Parses `latest`, or `v1.` and a number without leading zeros, as Go does.
     fn parse(text: &str) -> Option<Self> {
         if text == "latest" {
             return Some(Version::Latest);
@@ -57,7 +57,7 @@ impl Version {
     }
 }
 
-/// A level as of a version.
+/// A level in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standard {
     pub(super) level: Level,
@@ -75,10 +75,10 @@ impl Standard {
         self.level.name()
     }
 
-    /// The version as metrics show it: versions that do not exist yet are all alike.
+    /// The version as a metric label: all future versions share one.
     pub(super) fn version_label(self) -> Cow<'static, str> {
         match self.version {
-            // A privileged standard is the same in all versions.
+            // The privileged standard is the same in all versions.
             _ if self.is_privileged() => "latest".into(),
             Version::Latest => "latest".into(),
             Version::Minor(minor) if minor > SERVED_MINOR => "future".into(),
@@ -96,7 +96,7 @@ impl fmt::Display for Standard {
     }
 }
 
-/// What is refused, what is noted and what is warned of.
+/// The standards that are enforced, audited and warned about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) enforce: Standard,
@@ -105,14 +105,14 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// The policy of a namespace, and what is wrong with its labels. What cannot be read is enforced as
-    /// strictly as possible, but neither noted nor warned of.
+    /// Parses the labels of a namespace; also returns their errors. An invalid level is enforced as restricted, but
+    /// neither audited nor warned about.
     pub(super) fn of_namespace(namespace: &Value) -> (Self, ErrorList) {
         let mut reading = Reading { namespace, errors: ErrorList::new() };
         let enforce = reading.standard("enforce", "enforce-version", Level::Restricted);
         let audit = reading.standard("audit", "audit-version", Level::Privileged);
         let mut warn = reading.standard("warn", "warn-version", Level::Privileged);
-        // Whoever refuses also warns, where nothing else is said.
+        // Without a `warn` label, the enforced standard is warned about.
         let said = reading.label("enforce").and_then(Level::parse);
         if reading.label("warn").is_none() && said.is_some_and(|level| level > warn.level) {
             warn.level = enforce.level;
@@ -134,7 +134,7 @@ impl<'a> Reading<'a> {
         view::at(self.namespace, &["metadata", "labels", &format!("{PREFIX}{name}")])?.as_str()
     }
 
-    /// One mode, with `fallback` for a level that is none.
+    /// Parses the labels of one mode; `fallback` replaces an invalid level.
     fn standard(&mut self, level: &str, version: &str, fallback: Level) -> Standard {
         let mut standard = Standard::DEFAULT;
         if let Some(text) = self.label(level) {
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// The three modes of a namespace with these labels, and how many of the labels are wrong.
+    /// The modes of a namespace with these labels, and the number of invalid labels.
     fn read(labels: &[(&str, &str)]) -> (String, usize) {
         let labels: serde_json::Map<String, Value> =
             labels.iter().map(|(name, value)| (format!("{PREFIX}{name}"), json!(value))).collect();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_what_is_asked() {
+    fn labels_select_level_and_version() {
         for (labels, policy, wrong) in [
             (&[][..], "privileged:latest privileged:latest privileged:latest", 0),
             (&[("enforce", "baseline")], "baseline:latest privileged:latest baseline:latest", 0),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_latest_or_a_minor_one() {
+    fn version_is_latest_or_a_minor_version() {
         for (text, version) in [
             ("latest", Some(Version::Latest)),
             ("v1.0", Some(Version::Minor(0))),

@@ -1,4 +1,4 @@
-//! The plugin on whole writes, and every check in every version against what upstream says.
+//! The plugin on whole writes, and every check in every version compared with kube-apiserver.
 
 use coracle_registry::admission::Operation;
 use coracle_registry::kinds::apps::deployment::Deployment;
@@ -13,10 +13,10 @@ use super::pod::Pod;
 use super::policy::{Level, Standard, Version};
 use super::*;
 
-/// Pods, and what upstream's evaluator (v1.36.4) has against them as of each version.
+/// Pods, and their violations by version according to the evaluator of Kubernetes v1.36.4.
 const EXPECTATIONS: &str = include_str!("../../../data/pod-security.json");
 
-/// Further than any version in which a check changed.
+/// Later than every version in which a check changed.
 const VERSIONS: u64 = 38;
 
 fn plugin() -> PodSecurity {
@@ -24,7 +24,7 @@ fn plugin() -> PodSecurity {
 }
 
 #[test]
-fn every_check_says_what_upstream_says() {
+fn checks_agree_with_kubernetes() {
     let data: Value = serde_json::from_str(EXPECTATIONS).unwrap();
     let pods = data["pods"].as_array().unwrap();
     assert!(pods.len() > 100, "{}", pods.len());
@@ -72,7 +72,7 @@ fn pod(extra: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_that_violates_what_is_enforced_is_refused() {
+async fn pod_that_violates_the_enforced_standard_is_rejected() {
     let bench = bench(enforce("restricted")).await;
     let refused = bench.admit(&only(plugin()), &PodKind, Operation::Create, pod(json!({}))).await;
     assert_eq!(
@@ -94,7 +94,7 @@ async fn a_pod_that_violates_what_is_enforced_is_refused() {
 }
 
 #[tokio::test]
-async fn what_does_not_change_how_a_pod_runs_is_let_through() {
+async fn writes_without_effect_on_containers_are_admitted() {
     let bench = bench(enforce("restricted")).await;
     let old = pod(json!({}));
     let mut labelled = old.clone();
@@ -111,7 +111,7 @@ async fn what_does_not_change_how_a_pod_runs_is_let_through() {
 }
 
 #[tokio::test]
-async fn workloads_are_warned_of_what_their_pods_would_violate() {
+async fn workload_gets_warnings_about_its_template() {
     let bench = bench(enforce("baseline")).await;
     let deployment = json!({
         "metadata": {"name": "d"},
@@ -125,7 +125,7 @@ async fn workloads_are_warned_of_what_their_pods_would_violate() {
 }
 
 #[tokio::test]
-async fn labels_that_mean_nothing_are_refused_unless_they_were_there() {
+async fn invalid_labels_are_rejected_unless_unchanged() {
     let bench = Bench::new().await;
     let namespace = |level: &str| json!({"metadata": {"name": "n", "labels": enforce(level)}});
     let chain = only(plugin());
@@ -141,7 +141,7 @@ async fn labels_that_mean_nothing_are_refused_unless_they_were_there() {
 }
 
 #[tokio::test]
-async fn whoever_becomes_stricter_is_told_of_the_pods_that_are_there() {
+async fn stricter_namespace_gets_warnings_about_existing_pods() {
     let bench = bench(json!({})).await;
     let mut running = pod(json!({"hostIPC": true}));
     running["metadata"]["name"] = json!("running");
@@ -157,13 +157,13 @@ async fn whoever_becomes_stricter_is_told_of_the_pods_that_are_there() {
             "running: host namespaces",
         ]
     );
-    // What was asked for before is no news.
+    // An unchanged level gives no warnings.
     let warnings = bench.warnings(&chain, &Namespace, Operation::Update, Some(&new), &new).await.unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
 #[tokio::test]
-async fn the_audit_log_is_told_what_is_enforced_and_what_is_violated() {
+async fn audit_annotations_have_the_policy_and_the_violations() {
     let labels = json!({
         "pod-security.kubernetes.io/enforce": "baseline",
         "pod-security.kubernetes.io/enforce-version": "v1.30",

@@ -1,4 +1,4 @@
-//! What policies have noted for the audit log.
+//! Audit annotations of policies.
 
 use coracle_registry::kinds::admissionregistration::validating_admission_policy_binding::ValidatingAdmissionPolicyBinding as BindingKind;
 use coracle_registry::kinds::apps::deployment::Deployment;
@@ -13,14 +13,14 @@ fn annotations(values: &[(&str, &str)]) -> Value {
     json!({"auditAnnotations": values.iter().map(annotation).collect::<Vec<_>>()})
 }
 
-/// What is noted of a new deployment.
+/// The audit annotations of a new deployment.
 async fn noted(policy: Value, binding: Value) -> Vec<String> {
     let bench = bench_with(policy, binding).await;
     bench.noted(&only(validating()), &Deployment, deployment(3)).await
 }
 
 #[tokio::test]
-async fn values_are_noted_and_nulls_and_blanks_left_out() {
+async fn annotations_are_recorded_unless_null_or_blank() {
     let policy = annotations(&[
         ("replicas", "'are ' + string(object.spec.replicas) + ' '"),
         ("nothing", "null"),
@@ -30,7 +30,7 @@ async fn values_are_noted_and_nulls_and_blanks_left_out() {
 }
 
 #[tokio::test]
-async fn long_values_are_cut() {
+async fn long_annotations_are_truncated() {
     let policy = annotations(&[("long", "string(object.metadata.annotations['long'])")]);
     let bench = bench_with(policy, json!({})).await;
     let mut object = deployment(1);
@@ -40,7 +40,7 @@ async fn long_values_are_cut() {
 }
 
 #[tokio::test]
-async fn values_that_fail_refuse_unless_failures_are_ignored() {
+async fn failing_annotation_rejects_unless_failures_are_ignored() {
     let mut policy = annotations(&[("a", "string(object.nothing)"), ("b", "'b'")]);
     let message = "expression 'string(object.nothing)' resulted in error: no such key: nothing";
     assert_eq!(refused(policy.clone(), 1).await, denial(message));
@@ -50,7 +50,7 @@ async fn values_that_fail_refuse_unless_failures_are_ignored() {
 }
 
 #[tokio::test]
-async fn different_values_through_several_bindings_are_joined() {
+async fn annotations_of_several_bindings_are_joined() {
     let mut policy = annotations(&[("limit", "string(params.data.limit)")]);
     policy["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
     let reference = |name: &str| json!({"paramRef": {"name": name, "namespace": "default", "parameterNotFoundAction": "Deny"}});
@@ -75,7 +75,7 @@ async fn different_values_through_several_bindings_are_joined() {
 }
 
 #[tokio::test]
-async fn validations_that_do_not_hold_are_noted_where_the_binding_says_so() {
+async fn failed_validations_are_recorded_if_the_binding_audits() {
     let policy = json!({"validations": [
         {"expression": "true"},
         {"expression": "object.spec.replicas < 2", "message": "<two>"},

@@ -1,4 +1,4 @@
-//! Policies and bindings, ready to be evaluated.
+//! Compiled policies and bindings.
 
 use coracle_cel::Program;
 use coracle_cel::policy::{PolicyExpressions, Role};
@@ -9,11 +9,11 @@ use super::matching::MatchResources;
 use super::params::{self, ParamKind, Params};
 use super::request::PolicyRequest;
 
-/// An expression and what was made of it.
+/// An expression and its compiled program.
 #[derive(Debug)]
 pub(super) struct Expression {
     pub(super) text: String,
-    /// Or what is wrong with it. Such policies are refused, but may have been stored by others.
+    /// The program, or the compilation error. Such policies are rejected, but may have been stored by another server.
     pub(super) program: Result<Program, String>,
 }
 
@@ -25,11 +25,11 @@ impl Expression {
     }
 }
 
-/// What policies of both kinds have.
+/// The common parts of both kinds of policies.
 #[derive(Debug)]
 pub(super) struct Policy {
     pub(super) name: String,
-    /// Whether a policy that cannot be evaluated is taken for one that has nothing to say.
+    /// True if errors of the policy are ignored (`failurePolicy: Ignore`).
     pub(super) ignores_failures: bool,
     pub(super) constraints: MatchResources,
     pub(super) params: Option<ParamKind>,
@@ -77,7 +77,7 @@ impl AsRef<Policy> for Mutating {
     }
 }
 
-/// A policy that refuses.
+/// A compiled ValidatingAdmissionPolicy.
 #[derive(Debug)]
 pub(super) struct Validating {
     pub(super) policy: Policy,
@@ -86,7 +86,7 @@ pub(super) struct Validating {
     pub(super) audit_annotations: Vec<(String, Expression)>,
 }
 
-/// What must hold, and what is said if it does not.
+/// A condition that must hold, and the message if it does not.
 #[derive(Debug)]
 pub(super) struct Validation {
     pub(super) expression: Expression,
@@ -124,21 +124,21 @@ impl Validating {
     }
 }
 
-/// A policy that changes.
+/// A compiled MutatingAdmissionPolicy.
 #[derive(Debug)]
 pub(super) struct Mutating {
     pub(super) policy: Policy,
     pub(super) mutations: Vec<Mutation>,
-    /// Whether it wants to be asked again when others have changed the object after it.
+    /// True if the policy runs again after later plugins have changed the object.
     pub(super) is_reinvocable: bool,
 }
 
-/// One change.
+/// One mutation.
 #[derive(Debug)]
 pub(super) enum Mutation {
-    /// A configuration is merged into the object.
+    /// An apply configuration, which is merged into the object.
     ApplyConfiguration(Expression),
-    /// Operations are carried out on it.
+    /// JSON patch operations, which are applied to it.
     JsonPatch(Expression),
 }
 
@@ -162,14 +162,14 @@ impl Mutating {
     }
 }
 
-/// A binding: where a policy is in force, and with which parameters.
+/// A binding: the scope and the parameters of a policy.
 #[derive(Debug)]
 pub(super) struct Binding {
     pub(super) name: String,
     pub(super) policy: String,
     pub(super) matches: Option<MatchResources>,
     pub(super) param_ref: Option<Value>,
-    /// What becomes of a refusal; for policies that refuse.
+    /// The actions on a failed validation; for validating policies.
     pub(super) actions: Vec<String>,
 }
 
@@ -186,11 +186,10 @@ impl Binding {
         }
     }
 
-    /// The parameters with which it wants its policy to be asked about a request; none if it does
-    /// not.
+    /// Returns the parameters with which the policy is evaluated for a request; empty if the binding does not match.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the binding is invalid.
     pub(super) async fn params(
         &self,
         kind: Option<&KindRef>,

@@ -1,4 +1,4 @@
-//! Evaluating the expressions of a policy for one request.
+//! Evaluation of the expressions of a policy for one request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,11 +17,10 @@ use serde_json::Value;
 
 use super::compiled::{Expression, Policy};
 use super::metrics::ErrorType;
-use super::request::{PolicyRequest, Seen};
+use super::request::{PolicyRequest, Representation};
 use crate::authorization::{Attributes, Permissions, ResourceTarget, Target};
 
-/// What the conditions of a policy may cost together, as in upstream
-/// (`RuntimeCELCostBudgetMatchConditions`).
+/// The cost budget of all match conditions of a policy, as in kube-apiserver (`RuntimeCELCostBudgetMatchConditions`).
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
 const OUT_OF_BUDGET: &str =
@@ -29,11 +28,11 @@ const OUT_OF_BUDGET: &str =
 
 /// Why an expression has no value.
 pub(super) enum Failure {
-    /// It does not compile, as may be with the types of a version that is no longer served.
+    /// It does not compile, which may happen with the types of a version that is no longer served.
     Compilation(String),
-    /// It failed by itself.
+    /// Its evaluation failed.
     Expression(String),
-    /// All of them together have cost too much.
+    /// The cost budget of all expressions is exhausted.
     OutOfBudget,
 }
 
@@ -60,7 +59,7 @@ impl Failure {
     }
 }
 
-/// What expressions are evaluated with.
+/// The inputs of expressions.
 pub(super) struct Inputs<'a> {
     object: Option<Cow<'a, Value>>,
     old: Option<Cow<'a, Value>>,
@@ -71,18 +70,18 @@ pub(super) struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// For a request in one of the ways it can be seen.
+    /// Creates the inputs of a request in one group and version.
     pub(super) fn new(
         request: &PolicyRequest<'a>,
-        seen: Seen<'_>,
+        representation: Representation<'_>,
         namespace: Option<Arc<Value>>,
         permissions: &'a dyn Permissions,
     ) -> Self {
         let write = request.attributes.write;
         Self {
-            object: request.object.map(|object| request.seen_as(seen, object)),
-            old: request.old.map(|old| request.seen_as(seen, old)),
-            request: request.describe(seen),
+            object: request.object.map(|object| request.convert(representation, object)),
+            old: request.old.map(|old| request.convert(representation, old)),
+            request: request.describe(representation),
             resource: ResourceCheck {
                 group: request.group().into(),
                 resource: request.resource().into(),
@@ -96,12 +95,12 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// The object, as these inputs see it.
+    /// The object, in the group and version of these inputs.
     pub(super) fn object(&self) -> Option<&Value> {
         self.object.as_deref()
     }
 
-    /// Goes on with another object.
+    /// Replaces the object, after a mutation.
     pub(super) fn set_object(&mut self, object: Value) {
         self.object = Some(Cow::Owned(object));
     }
@@ -110,7 +109,7 @@ impl<'a> Inputs<'a> {
         self.object.map(Cow::into_owned)
     }
 
-    /// The values of all variables for a policy with these parameters.
+    /// Binds the variables for a policy with these parameters.
     pub(super) fn bind<'d>(&'d self, policy: &'d Policy, params: Option<&'d Value>) -> Bound<'d> {
         self.bind_with(policy, params, self.namespace.as_deref())
     }
@@ -139,12 +138,12 @@ impl<'a> Inputs<'a> {
         Bound { variables }
     }
 
-    /// Whether the conditions of a policy hold: whether it has anything to say.
+    /// Returns true if the match conditions hold, so that the policy applies.
     ///
     /// # Errors
-    /// What is wrong with those that have no answer, unless one says that it has not.
+    /// If conditions fail to evaluate and no other condition is false, unless the policy ignores failures.
     pub(super) fn meets_conditions(&self, policy: &Policy, params: Option<&Value>) -> Result<bool, String> {
-        // Conditions do not see the namespace.
+        // Match conditions cannot use the namespace.
         let bound = self.bind_with(policy, params, None);
         let mut budget = Budget::new(CONDITIONS_BUDGET);
         let mut failures = Vec::new();
@@ -166,12 +165,12 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// An object for expressions; what is not there is null. What was stored fits what is declared.
+/// Converts an object to a CEL value; null if it is absent. Stored objects match the declared type.
 fn read<'d>(value: Option<&'d Value>, decl: &'d Decl) -> CelValue<'d> {
     value.and_then(|value| CelValue::from_json(value, decl).ok()).unwrap_or(CelValue::Null)
 }
 
-/// The values of all variables.
+/// The bound variables.
 pub(super) struct Bound<'d> {
     variables: Variables<'d>,
 }
@@ -196,7 +195,7 @@ impl<'d> Bound<'d> {
     }
 }
 
-/// Answers the questions of expressions.
+/// Answers authorization checks of expressions.
 struct AskFor<'a> {
     permissions: &'a dyn Permissions,
     requester: &'a Identity,
@@ -214,7 +213,7 @@ impl Questions for AskFor<'_> {
         };
         let (fields, labels) = match check {
             Check::Path(_) => Default::default(),
-            // What cannot be read restricts nothing, as in upstream.
+            // Selectors that cannot be parsed are ignored, as in kube-apiserver.
             Check::Resource(resource) => (
                 resource.field_selector.parse::<fields::Selector>().unwrap_or_default(),
                 resource.label_selector.parse::<labels::Selector>().unwrap_or_default(),
@@ -254,7 +253,7 @@ fn service_account(namespace: &str, name: &str) -> Identity {
     }
 }
 
-/// The parameters' own name, for messages about them.
+/// The namespace and name of the parameters, for messages.
 pub(super) fn param_key(params: Option<&Value>) -> String {
     let text = |field| params.map_or("", |params| view::text(params, &["metadata", field]));
     format!("{}/{}", text("namespace"), text("name"))

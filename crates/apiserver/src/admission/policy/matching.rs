@@ -1,4 +1,4 @@
-//! Which writes a policy, or a binding of one, is about: `MatchResources`.
+//! `MatchResources`: which writes a policy or a binding applies to.
 
 use coracle_meta::selector::{LabelSelector, labels::Selector};
 use coracle_registry::admission::Operation;
@@ -7,16 +7,16 @@ use coracle_registry::view;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::request::{PolicyRequest, Seen, labels};
+use super::request::{PolicyRequest, Representation, labels};
 
-/// Which writes.
+/// The parsed `matchConstraints` or `matchResources`.
 #[derive(Debug)]
 pub(super) struct MatchResources {
     rules: Vec<NamedRule>,
     excluded: Vec<NamedRule>,
     namespaces: Result<Selector, String>,
     objects: Result<Selector, String>,
-    /// Whether a rule for one version or group is also about others in which the object can be seen.
+    /// True if a rule also matches requests for equivalent groups and versions (`matchPolicy: Equivalent`).
     equivalent: bool,
 }
 
@@ -38,8 +38,7 @@ const ANYTHING: &str = "*";
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 impl MatchResources {
-    /// As it stands in a policy or binding. Whatever does not fit its type matches nothing; the
-    /// schema has not let it in.
+    /// Parses the field of a policy or binding. Values of a wrong type match nothing; the schema rejects them.
     pub(super) fn read(object: &Value) -> Self {
         let rules = |field| {
             let rules = view::items(object, &[field]).iter();
@@ -54,33 +53,36 @@ impl MatchResources {
         }
     }
 
-    /// How the request is looked at, if it is one of these writes.
+    /// Returns the group and version in which the request matches; None if it does not.
     ///
     /// # Errors
-    /// What is wrong with the selectors, or with the request's namespace.
-    pub(super) async fn matches<'a>(&self, request: &PolicyRequest<'a>) -> Result<Option<Seen<'a>>, String> {
+    /// If the selectors are invalid, or the namespace of the request cannot be read.
+    pub(super) async fn matches<'a>(
+        &self,
+        request: &PolicyRequest<'a>,
+    ) -> Result<Option<Representation<'a>>, String> {
         let in_namespace = self.matches_namespace(request).await;
         let has_labels = self.matches_labels(request);
         if in_namespace == Ok(false)
             || has_labels == Ok(false)
-            || self.matching_way(&self.excluded, request).is_some()
+            || self.matching_representation(&self.excluded, request).is_some()
         {
             return Ok(None);
         }
-        let seen = match self.rules.is_empty() {
+        let representation = match self.rules.is_empty() {
             true => Some(request.own()),
-            false => self.matching_way(&self.rules, request),
+            false => self.matching_representation(&self.rules, request),
         };
-        // Only whom the write concerns is told that a selector is broken.
-        match seen {
-            Some(seen) => in_namespace.and(has_labels).map(|_| Some(seen)),
+        // Errors of selectors are reported only if a rule matches.
+        match representation {
+            Some(representation) => in_namespace.and(has_labels).map(|_| Some(representation)),
             None => Ok(None),
         }
     }
 
     async fn matches_namespace(&self, request: &PolicyRequest<'_>) -> Result<bool, String> {
         let name = request.namespace();
-        // What is in no namespace is not chosen by namespace.
+        // Objects without namespace match every namespace selector.
         if name.is_empty() && !request.is_namespace() {
             return Ok(true);
         }
@@ -96,8 +98,8 @@ impl MatchResources {
         let found = request.attributes.cluster.find(&Namespace, "", name).await;
         match found.map_err(|error| error.to_string())? {
             Some(namespace) => Ok(selector.matches(&labels(&namespace))),
-            // Objects that outlived their namespace can still be changed and deleted. The label that every namespace
-            // has is the only one that is known of this one.
+            // Objects that outlived their namespace can still be updated and deleted. Only the label that every
+            // namespace has is known then.
             None if matches!(operation, Operation::Update | Operation::Delete) => {
                 Ok(selector.matches(&Map::from_iter([(NAME_LABEL.to_owned(), name.into())])))
             }
@@ -111,21 +113,26 @@ impl MatchResources {
         Ok(selector.is_everything() || objects.any(|object| selector.matches(&labels(object))))
     }
 
-    /// The way in which one of the rules is about the request: that of the request, else one
-    /// in which the same object can be seen.
-    fn matching_way<'a>(&self, rules: &[NamedRule], request: &PolicyRequest<'a>) -> Option<Seen<'a>> {
+    /// Returns the group and version in which a rule matches: that of the request, or an equivalent one.
+    fn matching_representation<'a>(
+        &self,
+        rules: &[NamedRule],
+        request: &PolicyRequest<'a>,
+    ) -> Option<Representation<'a>> {
         let own = request.own();
         if rules.iter().any(|rule| rule.matches(request, own)) {
             return Some(own);
         }
         let fits = |rule: &NamedRule| {
-            request.ways().find(|seen| !seen.is(&own.way()) && rule.matches(request, *seen))
+            request.representations().find(|representation| {
+                !representation.is(&own.group_version()) && rule.matches(request, *representation)
+            })
         };
         rules.iter().filter(|_| self.equivalent).find_map(fits)
     }
 }
 
-/// A selector that is required where it stands.
+/// Parses a selector; it is an error if the field is absent.
 fn selector(object: &Value, field: &str, what: &str) -> Result<Selector, String> {
     let Some(found) = object.get(field) else {
         return Err(format!(
@@ -137,14 +144,14 @@ fn selector(object: &Value, field: &str, what: &str) -> Result<Selector, String>
 }
 
 impl NamedRule {
-    fn matches(&self, request: &PolicyRequest<'_>, seen: Seen<'_>) -> bool {
-        let among = |wanted: &[String], found: &str| {
-            wanted.iter().any(|wanted| wanted == ANYTHING || wanted == found)
+    fn matches(&self, request: &PolicyRequest<'_>, representation: Representation<'_>) -> bool {
+        let among = |pattern: &[String], found: &str| {
+            pattern.iter().any(|pattern| pattern == ANYTHING || pattern == found)
         };
         self.matches_scope(request)
             && among(&self.operations, request.operation())
-            && among(&self.api_groups, seen.group())
-            && among(&self.api_versions, seen.version)
+            && among(&self.api_groups, representation.group())
+            && among(&self.api_versions, representation.version)
             && self.resources.iter().any(|resource| matches_resource(resource, request))
             && (self.resource_names.is_empty()
                 || self.resource_names.iter().any(|name| name == request.attributes.name))
@@ -161,9 +168,9 @@ impl NamedRule {
     }
 }
 
-/// Such as `pods`, `pods/status`, `*/scale` or `*/*`.
-fn matches_resource(wanted: &str, request: &PolicyRequest<'_>) -> bool {
-    let (resource, part) = wanted.split_once('/').unwrap_or((wanted, ""));
-    let fits = |wanted: &str, found: &str| wanted == ANYTHING || wanted == found;
+/// Returns true if a rule matches a resource, such as `pods`, `pods/status`, `*/scale` or `*/*`.
+fn matches_resource(pattern: &str, request: &PolicyRequest<'_>) -> bool {
+    let (resource, part) = pattern.split_once('/').unwrap_or((pattern, ""));
+    let fits = |pattern: &str, found: &str| pattern == ANYTHING || pattern == found;
     fits(resource, request.resource()) && fits(part, request.attributes.write.subresource)
 }

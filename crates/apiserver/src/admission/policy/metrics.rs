@@ -1,4 +1,4 @@
-//! Evaluations of policies (`pkg/admission/plugin/policy/*/metrics` of k8s.io/apiserver).
+//! Metrics of policies (`pkg/admission/plugin/policy/*/metrics` of k8s.io/apiserver).
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Admission policies: rules that the cluster's administrators write as expressions.
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: rules of the cluster's administrators as CEL expressions.
 //!
-//! Policies and bindings are read for each write; what is made of them is kept as long as they do
-//! not change. A cluster without bindings pays for one look into an empty range.
+//! Policies and bindings are read for each write; their compiled form is cached as long as they do not change. In a
+//! cluster without bindings this costs one lookup in an empty range.
 
 mod compiled;
 mod evaluation;
@@ -21,12 +21,11 @@ pub(super) use validating::ValidatingAdmissionPolicy;
 use coracle_registry::ParseCache;
 use request::PolicyRequest;
 
-/// The bytes of policies, and of bindings, of which the compiled form is kept. A policy compiles to
-/// about as much as it is long.
+/// Size of the cached compiled policies, and of the bindings. A compiled policy is about as large as its text.
 const COMPILED_BYTES: usize = 1 << 20;
 
-/// Resources, with their groups, that policies are not asked about: those that could lock everybody
-/// out, and those that are only questions.
+/// Resources, with their groups, that policies do not apply to: those that could lock out all users, and those that are
+/// only queries.
 const EXEMPT: [(&str, &str); 12] = [
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),

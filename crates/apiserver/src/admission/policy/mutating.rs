@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicy: expressions that change what is written.
+//! The plugin MutatingAdmissionPolicy.
 
 use std::sync::Arc;
 
@@ -22,14 +22,13 @@ use crate::admission::pass::Pass;
 use crate::admission::plugin::{Plugin, Rule, name_of};
 use crate::authorization::Authorizer;
 
-/// The plugin.
 pub(in crate::admission) struct MutatingAdmissionPolicy {
     authorizer: Arc<dyn Authorizer>,
     policies: Policies<Mutating>,
     metrics: MutatingMetrics,
 }
 
-/// What went wrong, in the order in which it did.
+/// The errors of policies, in the order in which they occurred.
 #[derive(Default)]
 struct Failures(Vec<(String, &'static str)>);
 
@@ -51,11 +50,11 @@ impl MutatingAdmissionPolicy {
             }
         }
         if !invocations.is_empty() {
-            pass.enter(object);
+            pass.begin_policies(object);
             for invocation in &invocations {
                 self.invoke(invocation, attributes, object, pass, &mut failures).await?;
             }
-            pass.leave(object);
+            pass.end_policies(object);
         }
         failures.into_result(attributes, object)
     }
@@ -68,13 +67,13 @@ impl MutatingAdmissionPolicy {
         pass: &Pass,
         failures: &mut Failures,
     ) -> Result<()> {
-        let Invocation { policy, binding, params, way } = invocation;
+        let Invocation { policy, binding, params, group_version } = invocation;
         let before = object.clone();
         let request = PolicyRequest::new(attributes, &before);
-        let seen = request.seen(way);
+        let representation = request.representation(group_version);
         let namespace = request.namespace_object().await?;
         let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
-        let mut inputs = Inputs::new(&request, seen, namespace, &*permissions);
+        let mut inputs = Inputs::new(&request, representation, namespace, &*permissions);
         let params = params.as_deref();
         match inputs.meets_conditions(&policy.policy, params) {
             Ok(true) => {}
@@ -91,8 +90,15 @@ impl MutatingAdmissionPolicy {
         for mutation in &policy.mutations {
             let mut budget = Budget::new(RUNTIME_COST_BUDGET);
             let began = Instant::now();
-            let applied =
-                patch::apply(mutation, &policy.policy, params, &inputs, &request, seen, &mut budget);
+            let applied = patch::apply(
+                mutation,
+                &policy.policy,
+                params,
+                &inputs,
+                &request,
+                representation,
+                &mut budget,
+            );
             let error = applied.as_ref().map_or_else(Failure::error_type, |_| ErrorType::None);
             self.metrics.note(&policy.policy, binding, Evaluated { error, took: began.elapsed() });
             match applied {
@@ -101,19 +107,19 @@ impl MutatingAdmissionPolicy {
                 Err(failure) => failures.failed(&policy.policy, binding, &failure.message()),
             }
         }
-        let after = inputs.into_object().map(|after| request.stored_from(seen, after));
+        let after = inputs.into_object().map(|after| request.convert_back(representation, after));
         let changed = after.as_ref().is_some_and(|after| *after != before);
         if let Some(after) = after.filter(|_| changed) {
             *object = after;
-            // What a policy adds has no defaults yet.
+            // The fields that a policy adds have no defaults yet.
             attributes.write.kind.set_defaults(object);
         }
-        pass.spoke(key, changed, policy.is_reinvocable);
+        pass.record_run(key, changed, policy.is_reinvocable);
         Ok(())
     }
 }
 
-/// What tells an invocation from others of the same request.
+/// The key that identifies an invocation within a request.
 fn key(invocation: &Invocation<Mutating>) -> String {
     let Invocation { policy, binding, params, .. } = invocation;
     format!("{} {} {}", policy.policy.name, binding.name, param_key(params.as_deref()))
@@ -167,7 +173,7 @@ impl Failures {
         let subject = Subject::of(attributes.write.kind.declaration(), "");
         let mut status = Status::forbidden(&subject.resource, name_of(attributes, object), "");
         status.message.clone_from(first);
-        // The code stays that of a refusal, as in upstream.
+        // The code stays 403, as in kube-apiserver.
         if !reason.is_empty() {
             status.reason = Reason::from(*reason);
         }

@@ -1,4 +1,4 @@
-//! The parameters that a binding gives to its policy.
+//! The parameters of policies.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::request::{PolicyRequest, labels};
 
-/// The objects with which a policy is to be evaluated, each on its own; nothing for once without.
+/// The parameter objects, each for one evaluation; None for an evaluation without parameters.
 pub(super) type Params = Vec<Option<Arc<Value>>>;
 
-/// The kind of parameters a policy takes.
+/// The `paramKind` of a policy.
 #[derive(Debug)]
 pub(super) struct ParamKind {
     api_version: String,
@@ -22,7 +22,7 @@ pub(super) struct ParamKind {
 }
 
 impl ParamKind {
-    /// As it stands in the spec of a policy, if it does.
+    /// Parses the `paramKind` of a policy's spec, if it has one.
     pub(super) fn read(spec: &Value) -> Option<Self> {
         let found = spec.get("paramKind")?;
         let text = |field| view::text(found, &[field]).to_owned();
@@ -30,10 +30,10 @@ impl ParamKind {
     }
 }
 
-/// The kind of a policy's parameters, if it has any.
+/// Resolves the kind of a policy's parameters, if it has any.
 ///
 /// # Errors
-/// If there is no such kind.
+/// If the kind does not exist.
 pub(super) async fn resolve(
     wanted: Option<&ParamKind>,
     request: &PolicyRequest<'_>,
@@ -47,10 +47,10 @@ pub(super) async fn resolve(
     }
 }
 
-/// The parameters for a request. `reference` is the `paramRef` of the binding.
+/// Returns the parameters for a request. `reference` is the `paramRef` of the binding.
 ///
 /// # Errors
-/// What is wrong with the policy, the binding or the parameters.
+/// If the policy, the binding or the parameters are invalid.
 pub(super) async fn collect(
     kind: Option<&KindRef>,
     reference: Option<&Value>,
@@ -81,7 +81,7 @@ pub(super) async fn collect(
     Ok(found)
 }
 
-/// Where to look for parameters.
+/// The namespace of the parameters.
 fn namespace<'a>(kind: &KindRef, named: &'a str, request: &PolicyRequest<'a>) -> Result<&'a str, String> {
     match (kind.declaration().scope, named, request.namespace()) {
         (Scope::Cluster, "", _) => Ok(""),

@@ -1,4 +1,4 @@
-//! What the expressions of mutating policies make of an object.
+//! Mutations by the expressions of a MutatingAdmissionPolicy.
 
 use std::fmt::Write as _;
 
@@ -12,24 +12,24 @@ use serde_json::{Map, Value, json};
 
 use super::compiled::{Mutation, Policy};
 use super::evaluation::{Failure, Inputs};
-use super::request::{PolicyRequest, Seen};
+use super::request::{PolicyRequest, Representation};
 
-/// The object after a mutation; nothing if there is none to change, or it is left as it is.
+/// Returns the object after a mutation; None if there is no object, or it is unchanged.
 ///
 /// # Errors
-/// What is wrong with the mutation.
+/// If the mutation fails.
 pub(super) fn apply(
     mutation: &Mutation,
     policy: &Policy,
     params: Option<&Value>,
     inputs: &Inputs<'_>,
     request: &PolicyRequest<'_>,
-    seen: Seen<'_>,
+    representation: Representation<'_>,
     budget: &mut Budget,
 ) -> Result<Option<Value>, Failure> {
     let Some(object) = inputs.object() else { return Ok(None) };
     let bound = inputs.bind(policy, params);
-    let form = request.form(seen);
+    let form = request.form(representation);
     match mutation {
         Mutation::ApplyConfiguration(expression) => {
             let config = bound.evaluate(expression, budget)?;
@@ -75,7 +75,7 @@ fn apply_configuration(
     conform(form, merged)
 }
 
-/// What an expression made is named after where it stands.
+/// Checks that the types of the created objects are named after their path.
 fn check_names(object: &Object<'_>, expected: &str) -> Result<(), String> {
     if &*object.type_name != expected {
         return Err(format!(
@@ -99,7 +99,7 @@ fn check_value(value: &CelValue<'_>, expected: &str) -> Result<(), String> {
     }
 }
 
-/// Looks at everything that an expression made.
+/// Calls `look` with each element that an expression created.
 fn all<T>(
     made: Option<impl Iterator<Item = Result<T, EvalError>>>,
     mut look: impl FnMut(T) -> Result<(), String>,
@@ -107,8 +107,8 @@ fn all<T>(
     made.into_iter().flatten().try_for_each(|made| look(made.map_err(|error| error.to_string())?))
 }
 
-/// Where a configuration says something of what is only replaced as a whole: whoever writes policies
-/// hardly means to remove all that is not mentioned.
+/// Finds the atomic fields in a configuration, which are replaced as a whole: an author hardly intends to remove
+/// everything that the configuration omits.
 fn find_atomics(schema: &Schema, node: NodeId, value: &Value, path: &mut String, found: &mut Vec<String>) {
     let length = path.len();
     match (schema.node(node), value) {
@@ -150,7 +150,7 @@ fn json_patch(
     let patch = JsonPatch::from_value(Value::Array(made)).map_err(|error| format!("JSON Patch: {error}"))?;
     match patch.apply(object.clone()) {
         Ok(patched) => conform(form, patched).map(Some),
-        // A test that does not hold makes the whole patch one that does nothing.
+        // A failing test makes the whole patch a no-op.
         Err(PatchError::OperationFailed { error: OperationError::TestFailed { .. }, .. }) => Ok(None),
         Err(error) => Err(format!("JSON Patch: {error}")),
     }
@@ -184,7 +184,7 @@ fn json_operation(operation: &CelValue<'_>) -> Result<Value, String> {
     Ok(Value::Object(made))
 }
 
-/// What was changed is of its type as what a client sends.
+/// Checks that the changed object has the type of its kind, as for a client's object.
 fn conform(form: &ObjectForm<'_>, object: Value) -> Result<Value, String> {
     let decoded = form.conform(object).map_err(|error| error.to_string())?;
     match decoded.problems.first() {

@@ -1,4 +1,4 @@
-//! A write as policies see it: in a version they know, with what came before.
+//! A write as policies match it: in equivalent groups and versions, with the stored object.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,46 +10,46 @@ use coracle_registry::kinds::core::namespace::Namespace;
 use coracle_registry::{Kind, Result, catalog, view};
 use serde_json::{Value, json};
 
-/// One of the ways in which the objects of a request can be seen: its group and version.
+/// A group and version in which the objects of a request can be represented.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct GroupVersion {
     group: String,
     version: String,
 }
 
-/// The same, with the kind that knows how.
+/// The same, with the kind that converts.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct Representation<'a> {
     pub(super) kind: &'a dyn Kind,
     pub(super) version: &'a str,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> Representation<'a> {
     pub(super) fn group(&self) -> &'a str {
         &self.kind.declaration().group
     }
 
-    pub(super) fn way(&self) -> Way {
-        Way { group: self.group().to_owned(), version: self.version.to_owned() }
+    pub(super) fn group_version(&self) -> GroupVersion {
+        GroupVersion { group: self.group().to_owned(), version: self.version.to_owned() }
     }
 
-    pub(super) fn is(&self, way: &Way) -> bool {
-        (self.group(), self.version) == (&*way.group, &*way.version)
+    pub(super) fn is(&self, group_version: &GroupVersion) -> bool {
+        (self.group(), self.version) == (&*group_version.group, &*group_version.version)
     }
 }
 
-/// A write, and the objects it is about.
+/// A write, with its objects.
 #[derive(Clone, Copy)]
 pub(super) struct PolicyRequest<'a> {
     pub(super) attributes: &'a Attributes<'a>,
-    /// What is to be; nothing if something goes.
+    /// The new object; None for a deletion.
     pub(super) object: Option<&'a Value>,
-    /// What is.
+    /// The stored object.
     pub(super) old: Option<&'a Value>,
 }
 
 impl<'a> PolicyRequest<'a> {
-    /// A write of this object; of a deletion, it is the one that goes.
+    /// Describes a write of `object`; for a deletion, it is the one to be deleted.
     pub(super) fn new(attributes: &'a Attributes<'a>, object: &'a Value) -> Self {
         match attributes.operation {
             Operation::Delete => Self { attributes, object: None, old: Some(object) },
@@ -65,31 +65,33 @@ impl<'a> PolicyRequest<'a> {
         &self.attributes.write.kind.declaration().plural
     }
 
-    /// As the client sees the object.
-    pub(super) fn own(&self) -> Seen<'a> {
-        Seen { kind: self.attributes.write.kind, version: self.attributes.write.served_version }
+    /// The group and version of the request.
+    pub(super) fn own(&self) -> Representation<'a> {
+        Representation { kind: self.attributes.write.kind, version: self.attributes.write.served_version }
     }
 
-    /// As it is seen in one of the ways; as the client sees it, if it is none of them.
-    pub(super) fn seen(&self, way: &Way) -> Seen<'a> {
-        self.ways().find(|seen| seen.is(way)).unwrap_or_else(|| self.own())
+    /// Finds a representation by group and version; that of the request if there is none.
+    pub(super) fn representation(&self, group_version: &GroupVersion) -> Representation<'a> {
+        self.representations()
+            .find(|representation| representation.is(group_version))
+            .unwrap_or_else(|| self.own())
     }
 
-    /// All ways in which the client could have seen it: in other versions, or as objects of another group
-    /// that are the same.
-    pub(super) fn ways(&self) -> impl Iterator<Item = Seen<'a>> + use<'a> {
+    /// All groups and versions in which the object can be represented: other versions, and other groups with the same
+    /// objects.
+    pub(super) fn representations(&self) -> impl Iterator<Item = Representation<'a>> + use<'a> {
         let kind = self.attributes.write.kind;
         let others = catalog::same_objects(kind.declaration());
-        std::iter::once(kind)
-            .chain(others.map(|other| other as &'a dyn Kind))
-            .flat_map(|kind| kind.declaration().versions.iter().map(move |version| Seen { kind, version }))
+        std::iter::once(kind).chain(others.map(|other| other as &'a dyn Kind)).flat_map(|kind| {
+            kind.declaration().versions.iter().map(move |version| Representation { kind, version })
+        })
     }
 
     pub(super) fn is_namespace(&self) -> bool {
         self.group().is_empty() && self.resource() == "namespaces"
     }
 
-    /// The namespace of the request. That of a namespace is itself, once it has a name.
+    /// The namespace of the request. A namespace belongs to itself, once it has a name.
     pub(super) fn namespace(&self) -> &'a str {
         match self.attributes.operation {
             Operation::Create => self.attributes.write.namespace,
@@ -98,7 +100,7 @@ impl<'a> PolicyRequest<'a> {
         }
     }
 
-    /// The namespace that the object is in.
+    /// The Namespace object of the request.
     pub(super) async fn namespace_object(&self) -> Result<Option<Arc<Value>>> {
         if self.is_namespace() || self.attributes.write.namespace.is_empty() {
             return Ok(None);
@@ -106,7 +108,7 @@ impl<'a> PolicyRequest<'a> {
         self.attributes.cluster.find(&Namespace, "", self.attributes.write.namespace).await
     }
 
-    /// What is done, as upstream calls it.
+    /// The operation, as in an `AdmissionRequest`.
     pub(super) fn operation(&self) -> &'static str {
         match self.attributes.operation {
             Operation::Create => "CREATE",
@@ -116,38 +118,43 @@ impl<'a> PolicyRequest<'a> {
         }
     }
 
-    /// An object of the request as it is seen in another way.
-    pub(super) fn seen_as<'o>(&self, seen: Seen<'_>, object: &'o Value) -> Cow<'o, Value> {
-        self.form(seen).of_stored(Cow::Borrowed(object))
+    /// Converts an object of the request to another group and version.
+    pub(super) fn convert<'o>(
+        &self,
+        representation: Representation<'_>,
+        object: &'o Value,
+    ) -> Cow<'o, Value> {
+        self.form(representation).of_stored(Cow::Borrowed(object))
     }
 
-    /// The way back.
-    pub(super) fn stored_from(&self, seen: Seen<'_>, object: Value) -> Value {
-        self.form(seen).to_stored(object)
+    /// Converts an object back from another group and version.
+    pub(super) fn convert_back(&self, representation: Representation<'_>, object: Value) -> Value {
+        self.form(representation).to_stored(object)
     }
 
-    /// The form of what is sent, if it is seen so.
-    pub(super) fn form<'v>(&self, seen: Seen<'v>) -> ObjectForm<'v> {
-        ObjectForm::new(seen.kind, seen.version, self.attributes.write.subresource)
+    /// The form of objects in a group and version.
+    pub(super) fn form<'v>(&self, representation: Representation<'v>) -> ObjectForm<'v> {
+        ObjectForm::new(representation.kind, representation.version, self.attributes.write.subresource)
     }
 
-    /// The `AdmissionRequest` of a policy that matches the request if it is seen so.
-    pub(super) fn describe(&self, seen: Seen<'_>) -> Value {
+    /// The `AdmissionRequest` for a policy that matches the request in a group and version.
+    pub(super) fn describe(&self, representation: Representation<'_>) -> Value {
         let Attributes { write, name, .. } = self.attributes;
-        let kind = |seen: Seen<'_>| {
-            let form = self.form(seen);
+        let kind = |representation: Representation<'_>| {
+            let form = self.form(representation);
             json!({"group": form.group(), "version": form.version(), "kind": form.kind()})
         };
-        let resource = |seen: Seen<'_>| json!({"group": seen.group(), "version": seen.version, "resource": self.resource()});
-        let who = write.requester;
-        let mut user = json!({"username": who.name, "groups": who.groups, "extra": who.extra});
-        if !who.uid.is_empty() {
-            user["uid"] = who.uid.as_str().into();
+        let resource = |representation: Representation<'_>| json!({"group": representation.group(), "version": representation.version, "resource": self.resource()});
+        let requester = write.requester;
+        let mut user =
+            json!({"username": requester.name, "groups": requester.groups, "extra": requester.extra});
+        if !requester.uid.is_empty() {
+            user["uid"] = requester.uid.as_str().into();
         }
         let name = if name.is_empty() { self.object.map_or("", view::name) } else { name };
         let mut request = json!({
-            "kind": kind(seen),
-            "resource": resource(seen),
+            "kind": kind(representation),
+            "resource": resource(representation),
             "requestKind": kind(self.own()),
             "requestResource": resource(self.own()),
             "name": name,
@@ -168,7 +175,7 @@ impl<'a> PolicyRequest<'a> {
         request
     }
 
-    /// With what options the request came, as far as they say something.
+    /// The options of the request, without defaults.
     fn options(&self) -> Value {
         let kind = match self.attributes.operation {
             Operation::Create => "CreateOptions",

@@ -1,4 +1,4 @@
-//! Which policies are to be asked about a request, through which bindings and with which parameters.
+//! Selects the policies that apply to a request, with their bindings and parameters.
 
 use std::sync::Arc;
 
@@ -7,46 +7,46 @@ use serde_json::Value;
 
 use super::compiled::{Binding, Policy};
 use super::params;
-use super::request::{PolicyRequest, Way};
+use super::request::{GroupVersion, PolicyRequest};
 use super::{cache, is_exempt};
 
-/// Policies of one kind and their bindings, compiled when they are first met.
+/// The policies of one kind and their bindings, compiled on first use.
 pub(super) struct Policies<P> {
-    policies: Known<P>,
-    bindings: Known<Binding>,
+    policies: CompiledObjects<P>,
+    bindings: CompiledObjects<Binding>,
 }
 
-/// Objects of one kind, and what is made of them.
-struct Known<T> {
+/// Objects of one kind, with a cache of their compiled form.
+struct CompiledObjects<T> {
     kind: &'static dyn Kind,
-    kept: ParseCache<T>,
-    make: fn(&Value) -> T,
+    cache: ParseCache<T>,
+    compile: fn(&Value) -> T,
 }
 
-impl<T> Known<T> {
-    fn new(kind: &'static dyn Kind, make: fn(&Value) -> T) -> Self {
-        Self { kind, kept: cache(), make }
+impl<T> CompiledObjects<T> {
+    fn new(kind: &'static dyn Kind, compile: fn(&Value) -> T) -> Self {
+        Self { kind, cache: cache(), compile }
     }
 
     async fn all(&self, cluster: &Cluster) -> Result<Vec<Arc<T>>> {
-        cluster.derive_all(self.kind, &self.kept, self.make).await
+        cluster.derive_all(self.kind, &self.cache, self.compile).await
     }
 }
 
-/// A policy that is to be asked, and with what.
+/// A policy to evaluate, with its binding and parameters.
 pub(super) struct Invocation<P> {
     pub(super) policy: Arc<P>,
     pub(super) binding: Arc<Binding>,
     pub(super) params: Option<Arc<Value>>,
-    /// How the policy knows the object.
-    pub(super) way: Way,
+    /// The group and version in which the policy matches the request.
+    pub(super) group_version: GroupVersion,
 }
 
-/// What is found for a policy, in the order in which it is found.
+/// A result of the selection, in the order of policies and bindings.
 pub(super) enum Selection<P> {
-    /// It is to be asked.
+    /// The policy must be evaluated.
     Ask(Invocation<P>),
-    /// It, or one of its bindings, cannot be used.
+    /// The policy, or one of its bindings, is invalid.
     Misconfigured { policy: Arc<P>, binding: Option<Arc<Binding>>, error: String },
 }
 
@@ -56,7 +56,10 @@ impl<P: AsRef<Policy>> Policies<P> {
         binding_kind: &'static dyn Kind,
         compile: fn(&Value) -> P,
     ) -> Self {
-        Self { policies: Known::new(kind, compile), bindings: Known::new(binding_kind, Binding::read) }
+        Self {
+            policies: CompiledObjects::new(kind, compile),
+            bindings: CompiledObjects::new(binding_kind, Binding::read),
+        }
     }
 
     pub(super) async fn select(&self, request: &PolicyRequest<'_>) -> Result<Vec<Selection<P>>> {
@@ -80,10 +83,10 @@ impl<P: AsRef<Policy>> Policies<P> {
     }
 }
 
-/// One policy through all of its bindings.
+/// Selects a policy through each of its bindings.
 ///
 /// # Errors
-/// What is wrong with the policy.
+/// If the policy is invalid.
 async fn select_bound<P: AsRef<Policy>>(
     policy: &Arc<P>,
     bindings: &[&Arc<Binding>],
@@ -91,7 +94,7 @@ async fn select_bound<P: AsRef<Policy>>(
     found: &mut Vec<Selection<P>>,
 ) -> Result<(), String> {
     let said = policy.as_ref().as_ref();
-    let Some(seen) = said.constraints.matches(request).await? else { return Ok(()) };
+    let Some(representation) = said.constraints.matches(request).await? else { return Ok(()) };
     let kind = params::resolve(said.params.as_ref(), request).await?;
     for binding in bindings {
         match binding.params(kind.as_ref(), request).await {
@@ -100,7 +103,7 @@ async fn select_bound<P: AsRef<Policy>>(
                     policy: policy.clone(),
                     binding: Arc::clone(binding),
                     params,
-                    way: seen.way(),
+                    group_version: representation.group_version(),
                 })
             })),
             Err(error) => found.push(Selection::Misconfigured {

@@ -1,4 +1,4 @@
-//! Policies on a cluster in memory.
+//! Policies in an in-memory cluster.
 
 use coracle_base::metrics::Metrics;
 use coracle_registry::Kind;
@@ -25,7 +25,7 @@ fn mutating() -> MutatingAdmissionPolicy {
     MutatingAdmissionPolicy::new(masters_only(), &Metrics::default())
 }
 
-/// What the policies of the tests are about.
+/// Match constraints for deployments.
 fn deployments() -> Value {
     json!({"resourceRules": [{
         "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"],
@@ -50,7 +50,7 @@ pub(super) fn deployment(replicas: u32) -> Value {
     object
 }
 
-/// A cluster with a policy, and a binding of it.
+/// A cluster with a policy and a binding.
 pub(super) async fn bench_with(policy: Value, binding: Value) -> Bench {
     let bench = Bench::new().await;
     let merged = |kind: &str, name: &str, base: Value, spec: Value| {
@@ -77,7 +77,7 @@ pub(super) async fn bench_with(policy: Value, binding: Value) -> Bench {
     bench
 }
 
-/// What a policy with these validations says of a new deployment.
+/// The error of a policy with these validations for a new deployment.
 pub(super) async fn refused(policy: Value, replicas: u32) -> Option<String> {
     let bench = bench_with(policy, json!({})).await;
     bench.admit_new(validating(), &Deployment, deployment(replicas)).await.err()
@@ -89,7 +89,7 @@ pub(super) fn denial(message: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_does_not_hold_is_refused() {
+async fn failed_validation_rejects_the_request() {
     let policy = json!({"validations": [{"expression": "object.spec.replicas <= 5"}]});
     assert_eq!(refused(policy.clone(), 5).await, None);
     assert_eq!(refused(policy, 6).await, denial("failed expression: object.spec.replicas <= 5"));
@@ -113,7 +113,7 @@ async fn refusals_are_worded() {
 }
 
 #[tokio::test]
-async fn named_expressions_are_used_by_others() {
+async fn variables_are_usable_in_expressions() {
     let policy = json!({
         "variables": [
             {"name": "replicas", "expression": "object.spec.replicas"},
@@ -126,7 +126,7 @@ async fn named_expressions_are_used_by_others() {
 }
 
 #[tokio::test]
-async fn conditions_choose_the_requests() {
+async fn match_conditions_select_requests() {
     let policy = |condition: &str| {
         json!({
             "matchConditions": [{"name": "c", "expression": condition}],
@@ -141,7 +141,7 @@ async fn conditions_choose_the_requests() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_evaluated_refuses_unless_it_is_ignored() {
+async fn evaluation_error_rejects_unless_failures_are_ignored() {
     let policy = |failure: &str| json!({"failurePolicy": failure, "validations": [{"expression": "object.nothing == 1"}]});
     let message = "expression 'object.nothing == 1' resulted in error: no such key: nothing";
     assert_eq!(refused(policy("Fail"), 1).await, denial(message));
@@ -149,7 +149,7 @@ async fn what_cannot_be_evaluated_refuses_unless_it_is_ignored() {
 }
 
 #[tokio::test]
-async fn what_costs_too_much_is_stopped() {
+async fn expensive_expression_is_stopped() {
     let nested = (0..8).fold("true".to_owned(), |inner, depth| {
         format!("[1,2,3,4,5,6,7,8,9,10,11,12].all(v{depth}, {inner})")
     });
@@ -160,7 +160,7 @@ async fn what_costs_too_much_is_stopped() {
 }
 
 #[tokio::test]
-async fn parameters_come_through_the_binding() {
+async fn parameters_come_from_the_binding() {
     let policy = json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "validations": [{"expression": "object.spec.replicas <= int(params.data.limit)"}],
@@ -182,7 +182,7 @@ async fn parameters_come_through_the_binding() {
 }
 
 #[tokio::test]
-async fn an_unknown_kind_of_parameters_refuses() {
+async fn unknown_param_kind_rejects_the_request() {
     let policy = json!({
         "paramKind": {"apiVersion": "rules.example.com/v1", "kind": "Limit"},
         "validations": [{"expression": "true"}],
@@ -194,7 +194,7 @@ async fn an_unknown_kind_of_parameters_refuses() {
 }
 
 #[tokio::test]
-async fn selectors_choose_namespaces_and_objects() {
+async fn selectors_match_namespaces_and_objects() {
     let policy = json!({"validations": [{"expression": "false", "message": "no"}]});
     for (matches, is_meant) in [
         (json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}), true),
@@ -228,7 +228,7 @@ async fn namespace_selector_sees_only_the_name_of_a_missing_namespace() {
 }
 
 #[tokio::test]
-async fn rules_for_one_group_are_about_the_same_objects_in_another() {
+async fn rules_match_equivalent_groups() {
     let rule = json!({
         "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["events"],
     });
@@ -250,7 +250,7 @@ async fn rules_for_one_group_are_about_the_same_objects_in_another() {
 }
 
 #[tokio::test]
-async fn updates_and_deletions_are_seen() {
+async fn updates_and_deletions_are_validated() {
     let policy = json!({"validations": [
         {"expression": "request.operation != 'UPDATE' || object.spec.replicas >= oldObject.spec.replicas"},
         {"expression": "request.operation != 'DELETE' || (object == null && oldObject.spec.replicas == 0)"},
@@ -269,7 +269,7 @@ async fn updates_and_deletions_are_seen() {
 }
 
 #[tokio::test]
-async fn policies_do_not_judge_policies() {
+async fn policies_do_not_apply_to_policies() {
     let everything = json!({"resourceRules": [{
         "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"],
     }]});
@@ -306,7 +306,7 @@ async fn changed(policy: Value) -> Result<Value, String> {
 }
 
 #[tokio::test]
-async fn configurations_are_merged_into_the_object() {
+async fn apply_configuration_is_merged_into_the_object() {
     let expression = "Object{
         metadata: Object.metadata{labels: {'team': 'x'}},
         spec: Object.spec{replicas: object.spec.replicas + 4, template: Object.spec.template{
@@ -325,7 +325,7 @@ async fn configurations_are_merged_into_the_object() {
 }
 
 #[tokio::test]
-async fn operations_are_carried_out_on_the_object() {
+async fn json_patch_is_applied_to_the_object() {
     let expression = "[
         JSONPatch{op: 'test', path: '/metadata/labels/app', value: 'a'},
         JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('example.com/team'), value: 'x'},
@@ -339,7 +339,7 @@ async fn operations_are_carried_out_on_the_object() {
 }
 
 #[tokio::test]
-async fn bad_changes_are_refused() {
+async fn invalid_mutations_are_rejected() {
     let refusal = |message: &str| Err(format!("policy 'p' with binding 'b' denied request: {message}"));
     let atomic = "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
         containers: [Object.spec.template.spec.containers{name: 'c', args: ['x']}]
@@ -356,9 +356,9 @@ async fn bad_changes_are_refused() {
     assert_eq!(changed(ignored).await.unwrap(), deployment(1));
 }
 
-/// The first policy counts the labels; the second adds one, and so the first is asked again.
+/// The first policy counts the labels; the second adds one, and so the first runs again.
 #[tokio::test]
-async fn those_who_want_it_see_what_comes_after_them() {
+async fn reinvocable_policy_sees_later_changes() {
     for (reinvocation, counted) in [("Never", "1"), ("IfNeeded", "2")] {
         let bench = Bench::new().await;
         let count = "Object{metadata: Object.metadata{annotations: \

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicy: what expressions say may not be is refused, warned of, or noted.
+//! The plugin ValidatingAdmissionPolicy.
 
 use std::sync::Arc;
 
@@ -14,17 +14,15 @@ use tokio::time::Instant;
 use super::compiled::{Validating, Validation};
 use super::evaluation::{Bound, Failure, Inputs};
 use super::metrics::{ErrorType, Evaluated, ValidatingMetrics};
-use super::request::{PolicyRequest, Way};
+use super::request::{GroupVersion, PolicyRequest};
 use super::selection::{Policies, Selection};
 use super::verdict::{Failed, Outcome, Verdict};
 use crate::admission::plugin::{Plugin, Rule};
 use crate::authorization::Authorizer;
 
-/// The longest message that an expression may make, as in upstream
-/// (`MaxEvaluatedMessageExpressionSizeBytes`).
+/// The longest message of an expression, as in kube-apiserver (`MaxEvaluatedMessageExpressionSizeBytes`).
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
-/// The plugin.
 pub(in crate::admission) struct ValidatingAdmissionPolicy {
     authorizer: Arc<dyn Authorizer>,
     policies: Policies<Validating>,
@@ -45,8 +43,8 @@ impl ValidatingAdmissionPolicy {
         }
         let namespace = request.namespace_object().await?;
         let permissions = self.authorizer.permissions(request.attributes.cluster).await?;
-        // Most policies know the object in the same way.
-        let mut known: Option<(Way, Inputs<'_>)> = None;
+        // Most policies match the request in the same group and version, so its inputs are reused.
+        let mut known: Option<(GroupVersion, Inputs<'_>)> = None;
         for selection in selected {
             let invocation = match selection {
                 Selection::Ask(invocation) => invocation,
@@ -56,11 +54,15 @@ impl ValidatingAdmissionPolicy {
                 }
             };
             let (_, inputs) = match &mut known {
-                Some(known) if known.0 == invocation.way => known,
+                Some(known) if known.0 == invocation.group_version => known,
                 other => {
-                    let inputs =
-                        Inputs::new(request, request.seen(&invocation.way), namespace.clone(), &*permissions);
-                    other.insert((invocation.way, inputs))
+                    let inputs = Inputs::new(
+                        request,
+                        request.representation(&invocation.group_version),
+                        namespace.clone(),
+                        &*permissions,
+                    );
+                    other.insert((invocation.group_version, inputs))
                 }
             };
             let outcome = evaluate(&invocation.policy, inputs, invocation.params.as_deref());
@@ -96,7 +98,7 @@ impl Plugin for ValidatingAdmissionPolicy {
     }
 }
 
-/// What a policy says with one set of parameters.
+/// Evaluates a policy with one set of parameters.
 fn evaluate(validating: &Validating, inputs: &Inputs<'_>, params: Option<&Value>) -> Outcome {
     let policy = &validating.policy;
     let began = Instant::now();
@@ -109,7 +111,7 @@ fn evaluate(validating: &Validating, inputs: &Inputs<'_>, params: Option<&Value>
     let bound = inputs.bind(policy, params);
     let mut outcome = match validate(validating, &bound) {
         Ok(outcome) => outcome,
-        // Nothing counts that was found out before.
+        // Results before the error are discarded.
         Err(failure) => {
             let evaluated = evaluated(failure.error_type());
             return Outcome::of_error(policy, failure.message(), evaluated);
@@ -127,7 +129,7 @@ fn evaluate(validating: &Validating, inputs: &Inputs<'_>, params: Option<&Value>
 /// Evaluates all validations.
 ///
 /// # Errors
-/// If they cost too much together.
+/// If the cost budget is exhausted.
 fn validate<'d>(validating: &'d Validating, bound: &Bound<'d>) -> Result<Outcome, Failure> {
     let policy = &validating.policy;
     let mut budget = Budget::new(RUNTIME_COST_BUDGET);
@@ -165,8 +167,7 @@ fn validate<'d>(validating: &'d Validating, bound: &Bound<'d>) -> Result<Outcome
     Ok(outcome)
 }
 
-/// What is said about a validation that does not hold: what its expression says, else its text, else
-/// the validation itself.
+/// The message of a failed validation: the result of its message expression, or its text, or the validation itself.
 fn message<'d>(
     validation: &'d Validation,
     bound: &Bound<'d>,
@@ -190,10 +191,11 @@ fn message<'d>(
     })
 }
 
-/// Evaluates all annotations for the audit log. Those that are null or blank are left out; those without
-/// a value refuse the request, unless the policy ignores failures.
+/// Evaluates all audit annotations. Null and blank values are omitted; an evaluation error rejects the request, unless
+/// the policy ignores failures.
 ///
 /// # Errors
+/// If the cost budget is exhausted.
 /// If they cost too much together.
 fn annotate<'d>(validating: &'d Validating, bound: &Bound<'d>, outcome: &mut Outcome) -> Result<(), Failure> {
     let mut budget = Budget::new(RUNTIME_COST_BUDGET);
@@ -206,7 +208,7 @@ fn annotate<'d>(validating: &'d Validating, bound: &Bound<'d>, outcome: &mut Out
                 }
             }
             Ok(CelValue::Null) => {}
-            // Whatever the policy says of failures, as in upstream.
+            // Independent of the failure policy, as in kube-apiserver.
             Ok(other) => outcome.annotation_errors.push(format!(
                 "valueExpression '{}' resulted in unsupported return type: {}. Return type must be either \
                  string or null.",

@@ -1,4 +1,4 @@
-//! What all policies that refuse say together: refusals, warnings, and notes for the audit log.
+//! The combined result of all validating policies: denials, warnings, and audit annotations.
 
 use std::collections::BTreeMap;
 
@@ -12,48 +12,48 @@ use super::compiled::{Binding, Policy};
 use super::metrics::{Evaluated, ValidatingMetrics};
 use crate::admission::plugin::name_of;
 
-/// Under which key the audit log is told of a validation that does not hold.
+/// The key of the audit annotation for failed validations.
 const VALIDATION_FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// The longest value of an annotation, as in upstream (`maxAuditAnnotationValueLength`). The rest of
-/// longer ones is cut off.
+/// The longest value of an audit annotation, as in kube-apiserver (`maxAuditAnnotationValueLength`). Longer ones are
+/// truncated.
 const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
 
-/// The reason of refusals that give none.
+/// The reason of denials that specify none.
 const INVALID: &str = "Invalid";
 
-/// What all policies together say.
+/// The results of all policies.
 #[derive(Default)]
 pub(super) struct Verdict {
     denials: Vec<Denial>,
     pub(super) warnings: Vec<String>,
-    /// By policy and key, each value once.
+    /// Audit annotations by policy and key, without duplicate values.
     annotations: BTreeMap<(String, String), Vec<String>>,
-    /// Validations that do not hold and are to be noted.
+    /// Failed validations to be audited.
     failures: Vec<String>,
 }
 
-/// A refusal.
+/// A denial of the request.
 struct Denial {
-    /// Whose it is, and why.
+    /// The policy, the binding and the message.
     message: String,
     reason: String,
 }
 
-/// What one policy says with one set of parameters.
+/// The result of one policy with one set of parameters.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) failures: Vec<Failed>,
     pub(super) annotations: Vec<(String, String)>,
-    /// What is wrong with annotations that must have a value.
+    /// Errors of audit annotations.
     pub(super) annotation_errors: Vec<String>,
-    /// Failures that the policy ignores.
+    /// Errors that the policy ignores.
     pub(super) ignored: Vec<Evaluated>,
 }
 
-/// A validation that does not hold.
+/// A failed validation.
 pub(super) struct Failed {
-    /// Which of the policy's it is.
+    /// Its index in the policy.
     pub(super) index: usize,
     pub(super) message: String,
     pub(super) reason: String,
@@ -61,7 +61,7 @@ pub(super) struct Failed {
 }
 
 impl Outcome {
-    /// Nothing but that the policy could not be evaluated, which counts unless it says that it does not.
+    /// The result of a policy that could not be evaluated: a failure, unless the policy ignores failures.
     pub(super) fn of_error(policy: &Policy, message: String, evaluated: Evaluated) -> Self {
         let mut outcome = Self::default();
         outcome.fail(policy, 0, message, evaluated);
@@ -76,7 +76,7 @@ impl Outcome {
         }
     }
 
-    /// Counts what follows from it.
+    /// Records the metrics.
     pub(super) fn note(&self, policy: &Policy, binding: &Binding, metrics: &ValidatingMetrics) {
         for evaluated in &self.ignored {
             metrics.note("allow", policy, binding, *evaluated);
@@ -98,7 +98,7 @@ impl Outcome {
 }
 
 impl Verdict {
-    /// A policy or binding that cannot be used refuses, unless it says that it does not.
+    /// Denies the request because of an invalid policy or binding, unless the policy ignores failures.
     pub(super) fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, error: &str) {
         if !policy.ignores_failures {
             let what = if binding.is_some() { "binding" } else { "policy" };
@@ -106,7 +106,7 @@ impl Verdict {
         }
     }
 
-    /// Adds what a policy says through a binding.
+    /// Adds the result of a policy through a binding.
     pub(super) fn add(&mut self, policy: &Policy, binding: &Binding, outcome: Outcome) {
         for failed in outcome.failures {
             self.enforce(policy, binding, &failed);
@@ -125,7 +125,7 @@ impl Verdict {
         }
     }
 
-    /// A validation that does not hold is refused, warned of, or only noted, as the binding says.
+    /// Denies, warns about or audits a failed validation, as the binding specifies.
     fn enforce(&mut self, policy: &Policy, binding: &Binding, failed: &Failed) {
         let message = &failed.message;
         for action in &binding.actions {
@@ -148,8 +148,8 @@ impl Verdict {
         self.denials.push(Denial { message, reason: reason.to_owned() });
     }
 
-    /// Notes for the audit log. Of validations that do not hold only the first is, as in upstream: there
-    /// is one key for all.
+    /// Adds the audit annotations. Of failed validations only the first is recorded, as in kube-apiserver: all share
+    /// one key.
     pub(super) fn annotate(&self, attributes: &Attributes<'_>) {
         for failure in &self.failures {
             attributes.annotate(VALIDATION_FAILURE, || failure);
@@ -159,7 +159,7 @@ impl Verdict {
         }
     }
 
-    /// The first refusal, if there is one.
+    /// The error of the first denial.
     pub(super) fn refusal(&self, attributes: &Attributes<'_>, object: &Value) -> Option<Error> {
         self.denials.first().map(|denial| denial.refusal(attributes, object))
     }
@@ -180,7 +180,7 @@ impl Denial {
     }
 }
 
-/// In the order of upstream's fields.
+/// The fields in kube-apiserver's order.
 fn noted_failure(policy: &Policy, binding: &Binding, failed: &Failed) -> String {
     let text = |text: &str| json_text(&Value::from(text));
     format!(

@@ -1,4 +1,4 @@
-//! Charging a quota: whether it fits, and how it is written down.
+//! Charges to a quota: the check against its limits, and the update of its status.
 
 use coracle_api::usage::{Amounts, add, hard, used};
 use coracle_registry::admission::Attributes;
@@ -10,14 +10,14 @@ use super::Kind;
 use crate::admission::plugin::forbidden;
 use crate::admission::read;
 
-/// Who owns the fields that are written here.
+/// The field manager of the update.
 const MANAGER: &str = "kube-apiserver";
 
-/// What is to be charged.
+/// The amounts to charge.
 pub(super) struct Charge(Amounts);
 
 impl Charge {
-    /// What counts of these amounts for a quota.
+    /// Creates a charge of the amounts that a quota limits.
     pub(super) fn new(mut amounts: Amounts, quota: &Value) -> Self {
         let hard = hard(quota);
         amounts.retain(|name, amount| !amount.is_zero() && hard.contains_key(name));
@@ -28,7 +28,7 @@ impl Charge {
         self.0.is_empty()
     }
 
-    /// Charges a quota as it is when it is written. One that has gone meanwhile limits nobody.
+    /// Charges the current state of a quota. A quota that was deleted meanwhile has no effect.
     pub(super) async fn apply(&self, attributes: &Attributes<'_>, object: &Value, name: &str) -> Result<()> {
         let write = Write {
             kind: &Kind,
@@ -52,7 +52,8 @@ impl Charge {
         }
     }
 
-    /// What is used afterwards, of what the quota limits and this changes.
+    /// Returns the usage after the charge, of the resources that it changes and the quota limits; an error if it
+    /// exceeds the quota.
     pub(super) fn applied(
         &self,
         attributes: &Attributes<'_>,
@@ -67,7 +68,7 @@ impl Charge {
         add(&mut after, &requested);
         let exceeded: Vec<&String> =
             after.iter().filter(|(name, amount)| *amount > &hard[*name]).map(|(name, _)| name).collect();
-        // A status says what is so, whether it may be or not.
+        // A status update reports facts, which cannot be rejected.
         if exceeded.is_empty() || attributes.write.subresource == "status" {
             return Ok(after);
         }
@@ -82,7 +83,7 @@ impl Charge {
     }
 }
 
-/// Some of the amounts, as messages show them.
+/// Formats some of the amounts for messages.
 fn listed(amounts: &Amounts, names: &[&String]) -> String {
     let shown = amounts.iter().filter(|(name, _)| names.contains(name));
     shown.map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>().join(",")

@@ -1,8 +1,8 @@
-//! ResourceQuota: a namespace has only so much of everything.
+//! ResourceQuota: limits the total resources of a namespace.
 //!
-//! What a write adds is charged to the quotas it falls under, each in one step that sees what
-//! others have charged. What was charged for a write that failed later, and what is set free by
-//! deletions, is for the controller that counts anew.
+//! A write is charged to the quotas that apply to it, each in one transaction that includes the charges of concurrent
+//! writes. Charges of writes that failed later, and resources freed by deletions, are corrected by the quota controller
+//! when it recounts.
 
 mod charge;
 
@@ -19,7 +19,7 @@ use super::plugin::{Plugin, Rule, forbidden};
 use super::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use charge::Charge;
 
-/// Resources, with their groups, that are no objects, or too many.
+/// Resources, with their groups, that are not counted: those without objects, and events.
 const IGNORED: [(&str, &str); 4] = [
     ("", "bindings"),
     ("", "events"),
@@ -27,7 +27,6 @@ const IGNORED: [(&str, &str); 4] = [
     ("authorization.k8s.io", "localsubjectaccessreviews"),
 ];
 
-/// The plugin.
 pub(super) struct ResourceQuota;
 
 impl Plugin for ResourceQuota {
@@ -35,7 +34,7 @@ impl Plugin for ResourceQuota {
         "ResourceQuota"
     }
 
-    /// Everything is counted when it is created; some things may also grow.
+    /// All objects are counted on create; the usage of some can grow on update.
     fn validates(&self) -> Vec<Rule> {
         let update = [Operation::Update];
         vec![
@@ -67,7 +66,7 @@ impl Plugin for ResourceQuota {
                 return Ok(());
             }
             let charges = charges(attributes, object, &meter, &quotas)?;
-            // All of them are looked at before any is changed.
+            // All quotas are checked before any is charged.
             for (quota, charge) in &charges {
                 charge.applied(attributes, object, quota)?;
             }
@@ -81,7 +80,7 @@ impl Plugin for ResourceQuota {
     }
 }
 
-/// What a write adds to each quota it falls under.
+/// The charge of a write to each quota that applies.
 fn charges<'a>(
     attributes: &Attributes<'_>,
     object: &Value,
@@ -103,7 +102,7 @@ fn charges<'a>(
     let before = attributes.old.map(|old| (old, meter.usage(old)));
     let charge = |quota: &Value| {
         let added = match &before {
-            // What did not count before counts as a whole.
+            // An object that the quota did not apply to before is charged in full.
             Some((old, before)) if meter.falls_under(old, quota) => increase(&usage, before),
             _ => usage.clone(),
         };
@@ -113,7 +112,7 @@ fn charges<'a>(
     Ok(charges.filter(|(_, charge)| !charge.is_nothing()).collect())
 }
 
-/// By how much there is more than before.
+/// The amounts by which the usage increases.
 fn increase(now: &Amounts, before: &Amounts) -> Amounts {
     let difference = |(name, amount): (&String, &Quantity)| {
         let more = match before.get(name) {
@@ -125,13 +124,13 @@ fn increase(now: &Amounts, before: &Amounts) -> Amounts {
     now.iter().filter_map(difference).collect()
 }
 
-/// Whether a write may change what is used.
+/// Returns true if a write can change the usage.
 fn matters(meter: &Meter, attributes: &Attributes<'_>, object: &Value) -> bool {
     let Some(old) = attributes.old.filter(|_| attributes.operation == Operation::Update) else {
         return true;
     };
     match (meter, attributes.write.subresource) {
-        // What a pod asks for changes by resizing it; how long it may run, in any way.
+        // The requests of a pod change only by resizing it; whether it terminates, by any update.
         (Meter::Pods { .. }, "") => is_terminating(old) != is_terminating(object),
         (Meter::VolumeClaims, "status") => {
             allocated(old) != allocated(object) || attributes_classes(old) != attributes_classes(object)

@@ -1,4 +1,4 @@
-//! Quotas of a whole cluster.
+//! Quotas in an in-memory cluster.
 
 use coracle_registry::kinds::apps::deployment::Deployment;
 use coracle_registry::kinds::core::config_map::ConfigMap;
@@ -36,7 +36,7 @@ fn pod(cpu: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_created_is_charged_until_nothing_is_left() {
+async fn creates_are_charged_until_the_quota_is_exhausted() {
     let bench = bench(json!({"hard": {"requests.cpu": "1", "pods": "5", "configmaps": "1"}})).await;
     assert!(bench.admit_new(ResourceQuota, &Pod, pod("600m")).await.is_ok());
     assert_eq!(used_of(&bench).await, json!({"requests.cpu": "600m", "pods": "1", "configmaps": "0"}));
@@ -54,7 +54,7 @@ async fn what_is_created_is_charged_until_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn pods_must_say_what_is_limited() {
+async fn pod_must_specify_limited_resources() {
     let bench = bench(json!({"hard": {"requests.cpu": "1", "limits.memory": "1Gi"}})).await;
     let silent = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}});
     let refused = bench.admit_new(ResourceQuota, &Pod, silent).await;
@@ -64,7 +64,7 @@ async fn pods_must_say_what_is_limited() {
 }
 
 #[tokio::test]
-async fn a_quota_that_was_never_counted_is_in_the_way() {
+async fn quota_that_was_never_counted_rejects_writes() {
     let bench = bench(json!({"hard": {"pods": "5"}})).await;
     bench.update(&Kind, "q", "status", |quota| quota["status"]["used"] = json!({})).await;
     let refused = bench.admit_new(ResourceQuota, &Pod, pod("1")).await;
@@ -72,7 +72,7 @@ async fn a_quota_that_was_never_counted_is_in_the_way() {
 }
 
 #[tokio::test]
-async fn what_grows_is_charged_by_how_much() {
+async fn growth_is_charged_by_the_difference() {
     let bench = bench(json!({"hard": {"services.nodeports": "3", "services": "5"}})).await;
     let service =
         |kind: &str, ports: Value| json!({"metadata": {"name": "s"}, "spec": {"type": kind, "ports": ports}});
@@ -88,7 +88,7 @@ async fn what_grows_is_charged_by_how_much() {
 }
 
 #[tokio::test]
-async fn scopes_say_who_is_charged() {
+async fn scopes_select_charged_objects() {
     let bench = bench(json!({"hard": {"pods": "1"}, "scopes": ["BestEffort"]})).await;
     for _ in 0..2 {
         assert!(bench.admit_new(ResourceQuota, &Pod, pod("1")).await.is_ok());
@@ -100,7 +100,7 @@ async fn scopes_say_who_is_charged() {
 }
 
 #[tokio::test]
-async fn many_at_once_do_not_get_more_than_there_is() {
+async fn concurrent_creates_do_not_exceed_the_quota() {
     let bench = bench(json!({"hard": {"pods": "3"}})).await;
     let writes = (0..8).map(|_| bench.admit_new(ResourceQuota, &Pod, pod("1")));
     let outcomes = futures_util::future::join_all(writes).await;
@@ -108,9 +108,9 @@ async fn many_at_once_do_not_get_more_than_there_is() {
     assert_eq!(used_of(&bench).await, json!({"pods": "3"}));
 }
 
-/// The same writes in the same order were answered so by kube-apiserver v1.36.4.
+/// The expected messages are those of kube-apiserver v1.36.4 for the same writes in the same order.
 #[tokio::test]
-async fn refusals_read_as_upstreams() {
+async fn messages_are_those_of_kube_apiserver() {
     let bench = bench(json!({"hard": {
         "requests.cpu": "1", "limits.memory": "1Gi", "pods": "5", "services.nodeports": "3", "services": "5",
         "count/deployments.apps": "0", "gold.storageclass.storage.k8s.io/requests.storage": "2Gi",

@@ -1,7 +1,6 @@
-//! ServiceAccount: every pod acts for an account, and gets the token to do so.
+//! ServiceAccount: assigns a service account to every pod, and mounts its token.
 //!
-//! Static pods of a node are shown as mirror pods. They are what they are, and may not use
-//! anything of an account.
+//! Static pods of a node are represented by mirror pods, which are not changed and may not use a service account.
 
 mod secrets;
 mod token_volume;
@@ -26,11 +25,10 @@ use super::{PODS, read};
 const DEFAULT_ACCOUNT: &str = "default";
 const ENFORCE_ANNOTATION: &str = "kubernetes.io/enforce-mountable-secrets";
 
-/// For how long a pod waits for the account that somebody is about to make for a new namespace.
-/// Upstream asks up to ten times, every 100 to 200 ms.
+/// How long a pod waits for the default account that the controller creates in a new namespace. kube-apiserver tries up
+/// to ten times, every 100 to 200 ms.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// The plugin.
 pub(super) struct ServiceAccount {
     patience: Duration,
 }
@@ -97,7 +95,7 @@ impl Plugin for ServiceAccount {
                 enforces(&account).then(|| secrets::fault(pod, &account, lists)).flatten()
             };
             match fault {
-                // Upstream forgets to say that this is forbidden.
+                // kube-apiserver returns this error without the reason Forbidden.
                 Some(message) if is_update => {
                     Err(Error::Refused(Box::new(Status::failure(Reason::Unknown, message))))
                 }
@@ -123,7 +121,7 @@ impl ServiceAccount {
             account = attributes.cluster.find(&Kind, namespace, name).await?;
         }
         account.ok_or_else(|| {
-            // kube-apiserver asks a client, which rejects names that cannot be in a path.
+            // kube-apiserver reads the account by a client, which rejects names that cannot be in a path.
             let faults = path_segment_name(name);
             let why = match faults.is_empty() {
                 true => format!("serviceaccount {name:?} not found"),
@@ -135,7 +133,7 @@ impl ServiceAccount {
     }
 }
 
-/// Waits until there is a default account.
+/// Waits until the default account exists.
 async fn appearance(cluster: &Cluster, namespace: &str) -> Result<()> {
     let selection = Selection {
         fields: fields::Selector::equals("metadata.name", DEFAULT_ACCOUNT),
@@ -156,7 +154,7 @@ async fn appearance(cluster: &Cluster, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// The pod decides, then its account.
+/// Returns true if the pod gets a token. The pod's setting takes precedence over its account's.
 fn wants_token(pod: &Value, account: &Value) -> bool {
     let field = "automountServiceAccountToken";
     view::at(pod, &["spec", field])
@@ -174,7 +172,7 @@ fn set_pull_secrets(pod: &mut Value, account: &Value) {
     }
 }
 
-/// Whether an account's pods use only the secrets it names.
+/// Returns true if pods of the account may use only the secrets that it names.
 fn enforces(account: &Value) -> bool {
     let value = Meta::of(account).annotation(ENFORCE_ANNOTATION);
     matches!(value, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
@@ -223,9 +221,9 @@ mod tests {
         bench
     }
 
-    /// What upstream made of the same pod.
+    /// The expected pod is that of kube-apiserver.
     #[tokio::test]
-    async fn a_pod_gets_account_token_and_pull_secrets() {
+    async fn pod_gets_account_token_and_pull_secrets() {
         let bench = bench(json!({"imagePullSecrets": [{"name": "reg"}]})).await;
         let spec = json!({"containers": [{"name": "c"}], "initContainers": [{"name": "i"}]});
         let pod = bench.admit_new(plugin(), &Pod, pod(spec)).await.unwrap();
@@ -253,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_pod_decides_about_its_token_before_its_account() {
+    async fn pod_setting_overrides_the_account_for_token_mounts() {
         let has_token = async |account: Value, own: Value| {
             let bench = bench(account).await;
             let spec = json!({"containers": [{"name": "c"}], "automountServiceAccountToken": own});
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_account_must_exist() {
+    async fn pod_with_a_missing_account_is_rejected() {
         let bench = Bench::new().await;
         for (name, why) in [
             ("default", "serviceaccount \"default\" not found"),
@@ -282,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_default_account_of_a_new_namespace_is_waited_for() {
+    async fn pod_waits_for_the_default_account_of_a_new_namespace() {
         let bench = Bench::new().await;
         let patient = ServiceAccount { patience: Duration::from_secs(60) };
         let admitted = bench.admit_new(patient, &Pod, pod(json!({"containers": [{"name": "c"}]})));
@@ -292,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mirror_pods_are_left_alone_and_use_nothing() {
+    async fn mirror_pod_is_unchanged_and_may_not_use_an_account() {
         let bench = Bench::new().await;
         let check = async |spec: Value, refused: Option<&str>| {
             let pod = json!({"metadata": {"name": "p", "annotations": {"kubernetes.io/config.mirror": ""}}, "spec": spec});
@@ -312,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_account_may_insist_on_its_own_secrets() {
+    async fn account_may_restrict_pods_to_its_secrets() {
         let bench = bench(json!({
             "metadata": {"name": "default", "annotations": {ENFORCE_ANNOTATION: "true"}},
             "secrets": [{"name": "mine"}],

@@ -1,20 +1,20 @@
-//! Which of the secrets that a pod uses its account does not name.
+//! Checks that a pod uses only secrets that its account names.
 
 use coracle_registry::view;
 use serde_json::Value;
 
-/// A list of containers, and what its members are called in messages.
+/// A list of containers, and the name of its members in messages.
 type Containers = (&'static str, &'static str);
 
 /// The containers of a new pod.
 pub(super) const CONTAINERS: &[Containers] =
     &[("initContainers", "init container"), ("containers", "container")];
 
-/// Those that come later, to look for faults.
+/// The containers that an update can add.
 pub(super) const EPHEMERAL: &[Containers] = &[("ephemeralContainers", "ephemeral container")];
 
-/// The first secret that the account does not name. What all containers share is looked at only
-/// together with the containers that a pod begins with.
+/// The error for the first secret that the account does not name. Volumes and pull secrets are checked only together
+/// with the containers of a new pod.
 pub(super) fn fault(pod: &Value, account: &Value, lists: &[Containers]) -> Option<String> {
     let whole_pod = lists == CONTAINERS;
     let of_volumes = || whole_pod.then(|| volume_fault(pod, account)).flatten();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_use_has_its_words() {
+    fn each_use_of_a_secret_has_its_message() {
         let account = json!({"metadata": {"name": "a"}});
         let check = |spec: Value, expected: &str| {
             let found = fault(&json!({"spec": spec}), &account, CONTAINERS);

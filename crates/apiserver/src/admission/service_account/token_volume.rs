@@ -1,20 +1,20 @@
-//! The volume from which a pod reads how to talk to the API server.
+//! The volume with the API credentials of a pod.
 
 use coracle_registry::view;
 use serde_json::{Value, json};
 
 use crate::admission::read;
 
-/// How the volume's name begins.
+/// The prefix of the volume's name.
 pub(super) const PREFIX: &str = "kube-api-access-";
 
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// An hour and a little: by that little the server recognizes tokens whose holders may not know
-/// that tokens expire (`WarnOnlyBoundTokenExpirationSeconds` in `pkg/serviceaccount`).
+/// An hour and seven seconds: by the seven seconds the server recognizes tokens whose holders may not know that tokens
+/// expire (`WarnOnlyBoundTokenExpirationSeconds` in `pkg/serviceaccount`).
 const TOKEN_EXPIRATION_S: i64 = 60 * 60 + 7;
 
-/// Mounts the token into every container that has nothing at its place.
+/// Mounts the volume into every container that has no mount at its path, and adds the volume if it is needed.
 pub(super) fn mount(pod: &mut Value, new_name: impl FnOnce() -> String) {
     let existing = view::items(pod, &["spec", "volumes"])
         .iter()
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_used() {
+    fn existing_volume_is_used() {
         let mut pod = json!({"spec": {
             "containers": [{"volumeMounts": [{"name": "own", "mountPath": MOUNT_PATH}]}, {}],
             "volumes": [{"name": "kube-api-access-mine"}],
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_a_volume_that_nobody_mounts() {
+    fn unused_volume_is_not_added() {
         let mut pod = json!({"spec": {"containers": [{"volumeMounts": [{"mountPath": MOUNT_PATH}]}]}});
         let before = pod.clone();
         mount(&mut pod, || "kube-api-access-x".to_owned());

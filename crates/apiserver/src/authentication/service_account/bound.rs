@@ -1,4 +1,4 @@
-//! Tokens that end: at a time, with their account, and with what else they are bound to.
+//! Bound tokens: they expire, and become invalid when their account or the object that they are bound to is deleted.
 
 use coracle_meta::time::Time;
 use coracle_registry::lifecycle::Existing;
@@ -15,10 +15,10 @@ const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
 
-/// What is said of a token whose object has gone, as upstream does.
+/// The message for a token whose object was deleted, as in kube-apiserver.
 const INVALIDATED: &str = "service account token has been invalidated";
 
-/// The user that a token makes somebody.
+/// The user of a token.
 pub(super) fn identity(claims: &Claims) -> Identity {
     let BoundTo { namespace, serviceaccount, pod, node, .. } = &claims.kubernetes;
     let mut identity = user(namespace, &serviceaccount.name, &serviceaccount.uid);
@@ -42,7 +42,7 @@ pub(super) fn identity(claims: &Claims) -> Identity {
 }
 
 impl ServiceAccountAuthenticator {
-    /// Whether a token is good now, here.
+    /// Checks that a token is valid now in the cluster of the request.
     pub(super) async fn check_bound(
         &self,
         claims: &Claims,
@@ -52,7 +52,7 @@ impl ServiceAccountAuthenticator {
         claims.check_times(attempt.now_s()).map_err(AuthenticationError::because)?;
         self.check_account(bound, attempt).await?;
         let namespace = &*bound.namespace;
-        // A pod's node is only told, not looked at.
+        // The node of a pod is only part of the claims and is not looked up.
         let node = bound.node.as_ref().filter(|_| bound.pod.is_none());
         for (kind, what, namespace, object) in [
             (self.kinds.secrets, "secret", namespace, bound.secret.as_ref()),
@@ -103,18 +103,19 @@ async fn check_object(
     }
 }
 
-/// Whether an object should be gone by now, and is only held.
+/// Returns true if an object should have been deleted by now and only waits for its finalizers.
 fn has_gone(object: &Existing, attempt: &Attempt<'_>) -> bool {
     let since = Time(attempt.now_s().saturating_sub(LEEWAY_S));
     object.deletion_timestamp.is_some_and(|deleted| deleted < since)
 }
 
-/// Whether the client should have renewed a token. One that reads its token only once is rejected after a year.
+/// Returns true if the client should have renewed a token. Clients that read their token only once are rejected after a
+/// year.
 fn is_late(claims: &Claims, now_s: i64) -> bool {
     let Some(warn_after) = claims.kubernetes.warnafter.filter(|time| *time != 0 && *time < now_s) else {
         return false;
     };
     let seconds = now_s - warn_after;
-    tracing::debug!(subject = claims.sub, seconds, "a token is used that should have been renewed");
+    tracing::debug!(subject = claims.sub, seconds, "service account token is past its renewal time");
     true
 }

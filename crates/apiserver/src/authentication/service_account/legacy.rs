@@ -1,4 +1,5 @@
-//! Tokens of old: they lie in a secret, and end with it or with their account, but at no time.
+//! Legacy tokens, stored in a secret: they become invalid when the secret or their account is deleted, but do not
+//! expire.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -12,16 +13,17 @@ use crate::identity::authenticated;
 use crate::metrics::TokenUse;
 use crate::token::LegacyClaims;
 
-/// Marks a secret whose token nobody has used for long. Whoever takes it away makes the token good again.
+/// Label of a secret whose token has not been used for long and is invalid. Removing the label makes the token valid
+/// again.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
-/// The user that a token makes somebody.
+/// The user of a token.
 pub(super) fn identity(claims: &LegacyClaims) -> Identity {
     authenticated(user(&claims.namespace, &claims.account, &claims.account_uid))
 }
 
 impl LegacyClaims {
-    /// Whether everything is said, and only once.
+    /// Checks that all claims are present and not contradictory.
     fn check(&self) -> Result<(), AuthenticationError> {
         for (claim, text) in [
             ("sub", &self.sub),
@@ -42,7 +44,7 @@ impl LegacyClaims {
 }
 
 impl ServiceAccountAuthenticator {
-    /// Whether a token is good now, here.
+    /// Checks that a token is valid now in the cluster of the request.
     pub(super) async fn check_legacy(
         &self,
         claims: &LegacyClaims,
@@ -83,7 +85,7 @@ impl ServiceAccountAuthenticator {
     }
 }
 
-/// The token in a secret.
+/// The token in the data of a secret.
 fn stored_token(secret: &Value) -> Vec<u8> {
     BASE64_STANDARD.decode(view::text(secret, &["data", "token"])).unwrap_or_default()
 }
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_must_be_said() {
+    fn token_without_a_claim_is_rejected() {
         let good = LegacyClaims {
             sub: "system:serviceaccount:ns:robot".into(),
             namespace: "ns".into(),

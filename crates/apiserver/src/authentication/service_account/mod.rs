@@ -1,12 +1,12 @@
-//! Tokens of service accounts, those that end and those of old that do not.
+//! Service account tokens: bound tokens, which expire, and legacy tokens, which do not.
 //!
-//! A good signature is not enough: the account, and whatever the token is bound to, must still be there
-//! in the cluster that is asked. That is looked up for every request, so that a token is void at once
-//! when its pod has gone.
+//! A valid signature is not sufficient: the account, and the object that the token is bound to, must still exist in the
+//! cluster of the request. They are looked up for every request, so that a token is invalid as soon as its pod is
+//! deleted.
 
 mod bound;
-mod known;
 mod legacy;
+mod verified_tokens;
 
 use std::sync::Arc;
 
@@ -20,22 +20,22 @@ use super::authenticator::{
 use super::hasher::SecretHasher;
 use crate::credential_scope::CredentialScope;
 use crate::token::{Claims, ClusterClaims, Jwt, LEGACY_ISSUER, LegacyClaims, TokenSigner, issuer};
-use known::KnownTokens;
+use verified_tokens::VerifiedTokens;
 
-/// The groups of all accounts, and of those of a namespace.
+/// The group of all service accounts, and the prefix of the groups of a namespace.
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 
 pub(super) struct ServiceAccountAuthenticator {
     signer: Arc<dyn TokenSigner>,
-    /// The issuers of the default cluster's tokens: the signer's, and others that it had before. Those of other clusters
-    /// follow from them.
+    /// The issuers of the default cluster's tokens: the signer's, and its former ones. Those of other clusters are
+    /// derived from them.
     issuers: Vec<String>,
-    known: KnownTokens<Known>,
+    verified: VerifiedTokens<VerifiedToken>,
     hasher: SecretHasher,
     kinds: Kinds,
 }
 
-/// The kinds that tokens are bound to.
+/// The kinds that tokens refer to.
 struct Kinds {
     accounts: &'static dyn Kind,
     pods: &'static dyn Kind,
@@ -43,23 +43,23 @@ struct Kinds {
     nodes: &'static dyn Kind,
 }
 
-/// A token that one of our keys has signed.
-struct Known {
-    says: Says,
+/// A token with a valid signature.
+struct VerifiedToken {
+    claims: AnyClaims,
     issuer: String,
     /// The cluster that it is valid for.
     scope: CredentialScope,
-    /// Who it is, if it is good.
+    /// The user of the token.
     identity: Arc<Identity>,
     key_id: String,
 }
 
-enum Says {
+enum AnyClaims {
     Bound(Box<Claims>),
     Legacy(LegacyClaims),
 }
 
-impl Says {
+impl AnyClaims {
     fn cluster(&self) -> &ClusterClaims {
         match self {
             Self::Bound(claims) => &claims.kubernetes.cluster,
@@ -81,47 +81,52 @@ impl ServiceAccountAuthenticator {
             secrets: kind("secrets"),
             nodes: kind("nodes"),
         };
-        let (known, hasher) = (KnownTokens::new(), SecretHasher::new());
-        Self { signer, issuers, known, hasher, kinds }
+        let (verified, hasher) = (VerifiedTokens::new(), SecretHasher::new());
+        Self { signer, issuers, verified, hasher, kinds }
     }
 
     async fn judge(&self, token: &BearerToken, attempt: &Attempt<'_>) -> Outcome {
-        let Some(known) = self.signed(token, attempt.cluster.id())? else { return Ok(None) };
-        if !known.scope.covers(attempt.cluster) {
+        let Some(verified) = self.signed(token, attempt.cluster.id())? else { return Ok(None) };
+        if !verified.scope.covers(attempt.cluster) {
             return Err(AuthenticationError::WrongCluster);
         }
-        let audiences = self.audiences(&known, attempt)?;
-        match &known.says {
-            Says::Bound(claims) => self.check_bound(claims, attempt).await?,
-            Says::Legacy(claims) => self.check_legacy(claims, token, attempt).await?,
+        let audiences = self.audiences(&verified, attempt)?;
+        match &verified.claims {
+            AnyClaims::Bound(claims) => self.check_bound(claims, attempt).await?,
+            AnyClaims::Legacy(claims) => self.check_legacy(claims, token, attempt).await?,
         }
-        let (identity, scope) = (known.identity.clone(), known.scope.clone());
+        let (identity, scope) = (verified.identity.clone(), verified.scope.clone());
         Ok(Some(Authenticated { identity, scope, audiences }))
     }
 
-    /// The claims of a token that the issuer of a cluster has issued, if its signature is valid.
-    fn signed(&self, token: &BearerToken, cluster: &str) -> Result<Option<Arc<Known>>, AuthenticationError> {
-        let hash = self.known.hash(token);
+    /// Returns the claims of a token that the issuer of a cluster has issued, if its signature is valid.
+    fn signed(
+        &self,
+        token: &BearerToken,
+        cluster: &str,
+    ) -> Result<Option<Arc<VerifiedToken>>, AuthenticationError> {
+        let hash = self.verified.hash(token);
         let keys = self.signer.public_keys();
-        let known = self.known.find(hash).filter(|known| keys.iter().any(|key| key.id() == known.key_id));
-        if let Some(known) = known {
-            // The same token may have been shown to the cluster it is for.
-            return Ok(self.is_issuer(&known.issuer, cluster).then_some(known));
+        let verified =
+            self.verified.find(hash).filter(|verified| keys.iter().any(|key| key.id() == verified.key_id));
+        if let Some(verified) = verified {
+            // The token may have been cached by a request to the cluster that it is for.
+            return Ok(self.is_issuer(&verified.issuer, cluster).then_some(verified));
         }
         let read = self.read(token, cluster)?.map(Arc::new);
-        if let Some(known) = &read {
-            self.known.keep(hash, known.clone());
+        if let Some(verified) = &read {
+            self.verified.keep(hash, verified.clone());
         }
         Ok(read)
     }
 
-    /// Whether tokens of this issuer may be tokens of the cluster.
+    /// Returns true if tokens of this issuer may belong to the cluster.
     fn is_issuer(&self, issuer: &str, cluster: &str) -> bool {
         is_legacy_issuer(issuer, cluster)
             || self.issuers.iter().any(|base| issuer == issuer::of_cluster(base, cluster))
     }
 
-    fn read(&self, token: &BearerToken, cluster: &str) -> Result<Option<Known>, AuthenticationError> {
+    fn read(&self, token: &BearerToken, cluster: &str) -> Result<Option<VerifiedToken>, AuthenticationError> {
         let Some(jwt) = Jwt::parse(token.expose()) else { return Ok(None) };
         let Some(issuer) = jwt.issuer() else { return Ok(None) };
         if !self.is_issuer(&issuer, cluster) {
@@ -131,21 +136,26 @@ impl ServiceAccountAuthenticator {
         let key_id = key.id().to_owned();
         let read = if is_legacy_issuer(&issuer, cluster) {
             jwt.claims()
-                .map(|claims: LegacyClaims| (Arc::new(legacy::identity(&claims)), Says::Legacy(claims)))
+                .map(|claims: LegacyClaims| (Arc::new(legacy::identity(&claims)), AnyClaims::Legacy(claims)))
         } else {
-            jwt.claims().map(|claims: Box<Claims>| (Arc::new(bound::identity(&claims)), Says::Bound(claims)))
+            jwt.claims()
+                .map(|claims: Box<Claims>| (Arc::new(bound::identity(&claims)), AnyClaims::Bound(claims)))
         };
-        Ok(read.map(|(identity, says)| {
-            let scope = says.cluster().scope();
-            Known { says, issuer, scope, identity, key_id }
+        Ok(read.map(|(identity, claims)| {
+            let scope = claims.cluster().scope();
+            VerifiedToken { claims, issuer, scope, identity, key_id }
         }))
     }
 
-    /// For which of the audiences asked about the token is.
-    fn audiences(&self, known: &Known, attempt: &Attempt<'_>) -> Result<Vec<String>, AuthenticationError> {
-        let said = match &known.says {
-            Says::Bound(claims) => claims.aud.as_slice(),
-            Says::Legacy(_) => &[],
+    /// Returns the requested audiences that the token is for.
+    fn audiences(
+        &self,
+        verified: &VerifiedToken,
+        attempt: &Attempt<'_>,
+    ) -> Result<Vec<String>, AuthenticationError> {
+        let said = match &verified.claims {
+            AnyClaims::Bound(claims) => claims.aud.as_slice(),
+            AnyClaims::Legacy(_) => &[],
         };
         let own = if said.is_empty() { attempt.api_audiences } else { said };
         let both = intersection(own, attempt.audiences);
@@ -166,7 +176,7 @@ impl TokenAuthenticator for ServiceAccountAuthenticator {
     }
 }
 
-/// The user that an account is.
+/// The user of a service account.
 fn user(namespace: &str, name: &str, uid: &str) -> Identity {
     Identity {
         name: format!("system:serviceaccount:{namespace}:{name}"),
@@ -176,7 +186,7 @@ fn user(namespace: &str, name: &str, uid: &str) -> Identity {
     }
 }
 
-/// As Go prints it.
+/// Formats a list of texts like Go.
 fn list(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| quoted(name).to_string()).collect();
     format!("[{}]", names.join(" "))

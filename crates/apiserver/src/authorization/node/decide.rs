@@ -1,11 +1,11 @@
-//! What a node may do: upstream's rules (`plugin/pkg/auth/authorizer/node/node_authorizer.go`).
+//! The rules of the Node authorizer, as in Kubernetes (`plugin/pkg/auth/authorizer/node/node_authorizer.go`).
 //!
-//! Where only the content of a write tells whose it is, admission decides: see `NodeRestriction`.
+//! Rules that depend on the content of a write are checked by admission: see `NodeRestriction`.
 
 use super::graph::{CLAIMS, CONFIG_MAPS, Graph, RESOURCE_CLAIMS, SECRETS, SERVICE_ACCOUNTS};
 use crate::authorization::{Attributes, Decision, ResourceTarget, Target};
 
-/// Where all nodes have their lease.
+/// The namespace with the leases of all nodes.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 const COORDINATION: &str = "coordination.k8s.io";
@@ -14,8 +14,8 @@ const RESOURCE: &str = "resource.k8s.io";
 
 const READ: &[&str] = &["get", "list", "watch"];
 
-/// What all nodes may do alike, with whole objects: what is left of `NodeRules` in upstream's
-/// `bootstrappolicy/policy.go` after what is decided below.
+/// Permissions of every node that do not depend on the node: the remainder of `NodeRules` in
+/// `bootstrappolicy/policy.go` of Kubernetes after the rules below.
 const FOR_ALL: &[(&str, &str, &[&str])] = &[
     ("authentication.k8s.io", "tokenreviews", &["create"]),
     ("authorization.k8s.io", "subjectaccessreviews", &["create"]),
@@ -29,7 +29,8 @@ const FOR_ALL: &[(&str, &str, &[&str])] = &[
     ("node.k8s.io", "runtimeclasses", READ),
 ];
 
-/// Whether it matters for a question what nodes need. Most of what nodes ask is about themselves.
+/// Returns true if the decision depends on the graph of objects that nodes need. Most requests of nodes are about the
+/// node itself.
 pub(super) fn is_about_needs(attributes: &Attributes<'_>) -> bool {
     let Target::Resource(target) = &attributes.target else { return false };
     match (target.group, target.resource) {
@@ -40,43 +41,43 @@ pub(super) fn is_about_needs(attributes: &Attributes<'_>) -> bool {
     }
 }
 
-/// Whether a node may do something, or why it may not.
+/// Decides whether a node may perform an operation; without permission the decision has a reason.
 pub(super) fn decide(graph: &Graph, node: &str, attributes: &Attributes<'_>) -> Decision {
     let Target::Resource(target) = &attributes.target else { return Decision::default() };
-    let asked = Asked { graph, node, verb: attributes.verb, target };
-    match asked.decide() {
+    let request = NodeRequest { graph, node, verb: attributes.verb, target };
+    match request.decide() {
         Ok(()) => Decision { allowed: true, ..Decision::default() },
         Err(reason) => Decision { reason, ..Decision::default() },
     }
 }
 
-/// A question of a node.
-struct Asked<'a> {
+/// A request of a node.
+struct NodeRequest<'a> {
     graph: &'a Graph,
     node: &'a str,
     verb: &'a str,
     target: &'a ResourceTarget<'a>,
 }
 
-/// Allowed, or the reason why this is not for us to allow.
-type Answer = Result<(), String>;
+/// Allowed, or the reason why the Node authorizer has no opinion.
+type Outcome = Result<(), String>;
 
-fn no(reason: &str) -> Answer {
+fn no_opinion(reason: &str) -> Outcome {
     Err(reason.to_owned())
 }
 
-impl Asked<'_> {
-    fn decide(&self) -> Answer {
+impl NodeRequest<'_> {
+    fn decide(&self) -> Outcome {
         let ResourceTarget { group, resource, subresource, .. } = *self.target;
         match (group, resource) {
             ("", SECRETS | CONFIG_MAPS) => self.read_needed(),
             ("", CLAIMS) if subresource == "status" => self.update_claim_status(),
-            ("", CLAIMS) | (RESOURCE, RESOURCE_CLAIMS) => self.get(|asked| asked.is_needed()),
+            ("", CLAIMS) | (RESOURCE, RESOURCE_CLAIMS) => self.get(|request| request.is_needed()),
             ("", "persistentvolumes") => {
-                self.get(|asked| asked.graph.needs_volume(asked.node, asked.target.name))
+                self.get(|request| request.graph.needs_volume(request.node, request.target.name))
             }
             (STORAGE, "volumeattachments") => {
-                self.get(|asked| asked.graph.has_attachment(asked.node, asked.target.name))
+                self.get(|request| request.graph.has_attachment(request.node, request.target.name))
             }
             ("", SERVICE_ACCOUNTS) if self.verb == "get" && subresource.is_empty() => self.read_needed(),
             ("", SERVICE_ACCOUNTS) => self.create_token(),
@@ -86,7 +87,7 @@ impl Asked<'_> {
             ("", "nodes") => self.nodes(),
             ("", "pods") => self.pods(),
             _ if self.is_for_all() => Ok(()),
-            _ => no(""),
+            _ => no_opinion(""),
         }
     }
 
@@ -107,10 +108,10 @@ impl Asked<'_> {
         self.graph.has_pod(self.node, self.target.namespace, self.target.name)
     }
 
-    /// Allowed if there is a relation to the object.
-    fn related(&self, is_related: impl FnOnce(&Self) -> bool) -> Answer {
+    /// Allows the request if the named object is related to the node.
+    fn related(&self, is_related: impl FnOnce(&Self) -> bool) -> Outcome {
         if self.target.name.is_empty() {
-            return no("No Object name found");
+            return no_opinion("No Object name found");
         }
         if is_related(self) {
             return Ok(());
@@ -118,60 +119,60 @@ impl Asked<'_> {
         Err(format!("no relationship found between node '{}' and this object", self.node))
     }
 
-    fn get(&self, is_related: impl FnOnce(&Self) -> bool) -> Answer {
+    fn get(&self, is_related: impl FnOnce(&Self) -> bool) -> Outcome {
         if self.verb != "get" {
-            return no("can only get individual resources of this type");
+            return no_opinion("can only get individual resources of this type");
         }
         if !self.target.subresource.is_empty() {
-            return no("cannot get subresource");
+            return no_opinion("cannot get subresource");
         }
         self.related(is_related)
     }
 
-    fn read_needed(&self) -> Answer {
+    fn read_needed(&self) -> Outcome {
         if !READ.contains(&self.verb) {
-            return no("can only read resources of this type");
+            return no_opinion("can only read resources of this type");
         }
         if !self.target.subresource.is_empty() {
-            return no("cannot read subresource");
+            return no_opinion("cannot read subresource");
         }
         if self.target.namespace.is_empty() {
-            return no("can only read namespaced object of this type");
+            return no_opinion("can only read namespaced object of this type");
         }
         self.related(Self::is_needed)
     }
 
-    fn update_claim_status(&self) -> Answer {
+    fn update_claim_status(&self) -> Outcome {
         if !matches!(self.verb, "update" | "patch") {
-            return no("can only get/update/patch this type");
+            return no_opinion("can only get/update/patch this type");
         }
         self.related(Self::is_needed)
     }
 
-    fn create_token(&self) -> Answer {
+    fn create_token(&self) -> Outcome {
         if self.verb != "create" || self.target.name.is_empty() {
-            return no("can only create tokens for individual service accounts");
+            return no_opinion("can only create tokens for individual service accounts");
         }
         if self.target.subresource != "token" {
-            return no("can only create token subresource of serviceaccount");
+            return no_opinion("can only create token subresource of serviceaccount");
         }
         self.related(Self::is_needed)
     }
 
-    /// What may be done with the one object that has the node's name.
-    fn check_own_verb(&self, what: &str) -> Answer {
+    /// Checks the verb for the one object that has the node's name.
+    fn check_own_verb(&self, what: &str) -> Outcome {
         if matches!(self.verb, "get" | "create" | "update" | "patch" | "delete") {
             return Ok(());
         }
         Err(format!("can only get, create, update, patch, or delete a {what}"))
     }
 
-    /// Who creates an object has not said its name yet.
-    fn check_own_name(&self, refusal: &str) -> Answer {
-        if self.verb == "create" || self.target.name == self.node { Ok(()) } else { no(refusal) }
+    /// A create request has no name to compare yet.
+    fn check_own_name(&self, refusal: &str) -> Outcome {
+        if self.verb == "create" || self.target.name == self.node { Ok(()) } else { no_opinion(refusal) }
     }
 
-    fn lease(&self) -> Answer {
+    fn lease(&self) -> Outcome {
         self.check_own_verb("node lease")?;
         if self.target.namespace != LEASE_NAMESPACE {
             return Err(format!("can only access leases in the {LEASE_NAMESPACE:?} system namespace"));
@@ -179,38 +180,38 @@ impl Asked<'_> {
         self.check_own_name("can only access node lease with the same name as the requesting node")
     }
 
-    fn csi_node(&self) -> Answer {
+    fn csi_node(&self) -> Outcome {
         self.check_own_verb("CSINode")?;
         if !self.target.subresource.is_empty() {
-            return no("cannot authorize CSINode subresources");
+            return no_opinion("cannot authorize CSINode subresources");
         }
         self.check_own_name("can only access CSINode with the same name as the requesting node")
     }
 
-    fn slices(&self) -> Answer {
+    fn slices(&self) -> Outcome {
         if !self.target.subresource.is_empty() {
-            return no("cannot authorize ResourceSlice subresources");
+            return no_opinion("cannot authorize ResourceSlice subresources");
         }
         match self.verb {
-            // Whose it is, admission sees.
+            // Admission checks the node of the slice.
             "create" => Ok(()),
             "get" | "update" | "patch" | "delete" => {
-                self.related(|asked| asked.graph.has_slice(asked.node, asked.target.name))
+                self.related(|request| request.graph.has_slice(request.node, request.target.name))
             }
             "watch" | "list" | "deletecollection" if self.selects_own() => Ok(()),
             "watch" | "list" | "deletecollection" => {
-                no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+                no_opinion("can only list/watch/deletecollection resourceslices with nodeName field selector")
             }
-            _ => no(
+            _ => no_opinion(
                 "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
             ),
         }
     }
 
-    fn nodes(&self) -> Answer {
+    fn nodes(&self) -> Outcome {
         let (node, name) = (self.node, self.target.name);
         match (self.target.subresource, self.verb) {
-            // Which node it is, admission sees.
+            // Admission checks that it is the node itself.
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
             ("", "get" | "list" | "watch") if name == node => Ok(()),
             ("", "get" | "list" | "watch") if name.is_empty() => {
@@ -219,23 +220,25 @@ impl Asked<'_> {
             ("", "get" | "list" | "watch") => {
                 Err(format!("node '{node}' cannot read '{name}', only its own Node object"))
             }
-            _ => no(""),
+            _ => no_opinion(""),
         }
     }
 
-    fn pods(&self) -> Answer {
+    fn pods(&self) -> Outcome {
         match (self.target.subresource, self.verb) {
             ("", "get") => self.get(Self::has_pod),
             ("", "list" | "watch") if self.selects_own() => Ok(()),
             ("", "list" | "watch") if !self.target.name.is_empty() => self.related(Self::has_pod),
-            ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
-            // Whose pods they are, admission sees.
+            ("", "list" | "watch") => {
+                no_opinion("can only list/watch pods with spec.nodeName field selector")
+            }
+            // Admission checks that the pods are bound to the node.
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
-            _ => no(""),
+            _ => no_opinion(""),
         }
     }
 
-    /// Whether only what belongs to the node is asked for.
+    /// Returns true if the field selector restricts the request to objects of the node.
     fn selects_own(&self) -> bool {
         let mut requirements = self.target.field_selector.iter();
         requirements.any(|required| {
@@ -251,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// The node `a` has the pod `n/p`, which names all that is called `x`.
+    /// A graph in which node `a` has the pod `n/p`, which refers to objects called `x`.
     fn graph() -> Graph {
         let mut graph = Graph::default();
         let pod = json!({
@@ -273,7 +276,7 @@ mod tests {
         graph
     }
 
-    /// What `node` is told about `VERB GROUP RESOURCE[/PART] NAMESPACE/NAME`.
+    /// The decision on a request of `node` in the form `VERB GROUP RESOURCE[/SUBRESOURCE] NAMESPACE/NAME`.
     fn ask(graph: &Graph, node: &str, question: &str, selector: &[Requirement]) -> Result<(), String> {
         let words: Vec<&str> = question.split(' ').collect();
         let [verb, group, resource, place] = words[..] else { panic!("{question}") };
@@ -299,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_reads_what_its_pods_need_and_no_other_node_does() {
+    fn node_reads_only_objects_that_its_pods_refer_to() {
         let graph = graph();
         let unrelated = Err("no relationship found between node 'b' and this object".to_owned());
         for question in [
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_its_own_a_node_has_one() {
+    fn node_accesses_only_its_own_objects() {
         let graph = Graph::default();
         for question in [
             "get - nodes /a",
@@ -363,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_upstreams_words() {
+    fn reasons_are_those_of_kube_apiserver() {
         let graph = graph();
         for (question, reason) in [
             ("list - secrets n/", "No Object name found"),
@@ -414,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_to_be_of_the_nodes_own() {
+    fn list_must_select_objects_of_the_node() {
         let graph = Graph::default();
         let selects = |field: &str, equal: bool, value: &str| {
             vec![Requirement { field: field.into(), equal, value: value.into() }]
@@ -437,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_for_others_to_allow() {
+    fn non_resource_paths_have_no_opinion() {
         let attributes = Attributes { verb: "get", target: Target::Path("/metrics") };
         assert_eq!(decide(&graph(), "a", &attributes), Decision::default());
     }

@@ -1,7 +1,7 @@
-//! What each node needs, because pods that were given to it name it.
+//! The graph of objects that each node needs, because pods bound to it refer to them.
 //!
-//! A question is one look into a map, however many pods there are; only of secrets that volumes name are
-//! all claims of one node looked at.
+//! A lookup takes constant time, however many pods there are; only secrets that volumes refer to require a scan of all
+//! claims of one node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,40 +19,40 @@ use serde_json::Value;
 
 use crate::cluster_cache::{ObjectIndex, Source};
 
-/// What is needed, by what it is called in paths.
+/// Resources of the objects that pods refer to, as in paths.
 pub(super) const SECRETS: &str = "secrets";
 pub(super) const CONFIG_MAPS: &str = "configmaps";
 pub(super) const SERVICE_ACCOUNTS: &str = "serviceaccounts";
 pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 pub(super) const RESOURCE_CLAIMS: &str = "resourceclaims";
 
-/// Everything of a cluster that says what its nodes need.
+/// All relations in a cluster that the Node authorizer uses.
 #[derive(Default)]
 pub(super) struct Graph {
-    /// Pods that were given to a node, by namespace and name.
+    /// Bound pods, by namespace and name.
     pods: HashMap<Box<str>, Bound>,
-    /// What nodes need, and for how many of their pods.
+    /// Objects that each node needs, with the number of its pods that refer to them.
     nodes: HashMap<Arc<str>, HashMap<Arc<str>, u32>>,
     volumes: Volumes,
-    /// The nodes of volume attachments, by name.
+    /// The node of each volume attachment, by name.
     attachments: HashMap<Box<str>, Box<str>>,
-    /// The nodes of resource slices, by name.
+    /// The node of each resource slice, by name.
     slices: HashMap<Box<str>, Box<str>>,
 }
 
-/// A pod that was given to a node.
+/// A pod that is bound to a node.
 #[derive(PartialEq, Eq)]
 struct Bound {
     node: Arc<str>,
     needs: Vec<Arc<str>>,
 }
 
-/// Volumes that were given to a claim.
+/// Persistent volumes that are bound to a claim.
 #[derive(Default)]
 struct Volumes {
     by_name: HashMap<Box<str>, Volume>,
     by_claim: HashMap<Box<str>, Vec<Box<str>>>,
-    /// How many volumes name a secret.
+    /// How many volumes refer to a secret.
     secrets: HashMap<Box<str>, u32>,
 }
 
@@ -83,11 +83,11 @@ impl ObjectIndex for Graph {
 }
 
 impl Graph {
-    /// Takes note of a pod, or of none where it is gone.
+    /// Records a pod; None if it was deleted.
     pub(super) fn note_pod(&mut self, namespace: &str, name: &str, pod: Option<&Value>) {
         let key = format!("{namespace}/{name}");
         let new = pod.and_then(|pod| bound(namespace, pod));
-        // Almost always only the status has changed.
+        // Most updates change only the status.
         if self.pods.get(&*key) == new.as_ref() {
             return;
         }
@@ -100,50 +100,50 @@ impl Graph {
         }
     }
 
-    /// Takes note of a volume, or of none where it is gone.
+    /// Records a volume; None if it was deleted.
     pub(super) fn note_volume(&mut self, name: &str, volume: Option<&Value>) {
         self.volumes.note(name, volume.and_then(given_volume));
     }
 
-    /// Takes note of an attachment, or of none where it is gone.
+    /// Records an attachment; None if it was deleted.
     pub(super) fn note_attachment(&mut self, name: &str, attachment: Option<&Value>) {
         note_node(&mut self.attachments, name, attachment);
     }
 
-    /// Takes note of a slice, or of none where it is gone.
+    /// Records a slice; None if it was deleted.
     pub(super) fn note_slice(&mut self, name: &str, slice: Option<&Value>) {
         note_node(&mut self.slices, name, slice);
     }
 
-    /// Whether a pod was given to a node.
+    /// Returns true if a pod is bound to a node.
     pub(super) fn has_pod(&self, node: &str, namespace: &str, name: &str) -> bool {
         self.pods.get(&*format!("{namespace}/{name}")).is_some_and(|pod| *pod.node == *node)
     }
 
-    /// Whether a pod of a node names an object, or a volume of one does.
+    /// Returns true if a pod of a node refers to an object, or a volume of the pod does.
     pub(super) fn needs(&self, node: &str, resource: &str, namespace: &str, name: &str) -> bool {
         let Some(needs) = self.nodes.get(node) else { return false };
         let key = key(resource, namespace, name);
         needs.contains_key(&*key) || resource == SECRETS && self.volumes.need(needs, &key)
     }
 
-    /// Whether a volume was given to a claim of a pod of a node.
+    /// Returns true if a volume is bound to a claim of a pod of a node.
     pub(super) fn needs_volume(&self, node: &str, name: &str) -> bool {
         let (needs, volume) = (self.nodes.get(node), self.volumes.by_name.get(name));
         needs.zip(volume).is_some_and(|(needs, volume)| needs.contains_key(&*volume.claim))
     }
 
-    /// Whether something is attached to a node.
+    /// Returns true if a volume attachment belongs to a node.
     pub(super) fn has_attachment(&self, node: &str, name: &str) -> bool {
         self.attachments.get(name).is_some_and(|of| **of == *node)
     }
 
-    /// Whether a slice is of a node's devices.
+    /// Returns true if a resource slice belongs to a node.
     pub(super) fn has_slice(&self, node: &str, name: &str) -> bool {
         self.slices.get(name).is_some_and(|of| **of == *node)
     }
 
-    /// Notes what a pod needs, in the words that are there already.
+    /// Counts the objects that a pod needs, and shares the allocation of keys that exist already.
     fn hold(&mut self, pod: &mut Bound) {
         if let Some((known, _)) = self.nodes.get_key_value(&pod.node) {
             pod.node = known.clone();
@@ -191,7 +191,7 @@ impl Volumes {
         }
     }
 
-    /// Whether a volume names a secret that was given to one of these claims.
+    /// Returns true if a volume bound to one of these claims refers to a secret.
     fn need(&self, needs: &HashMap<Arc<str>, u32>, secret: &str) -> bool {
         if !self.secrets.contains_key(secret) {
             return false;
@@ -215,11 +215,11 @@ fn key(resource: &str, namespace: &str, name: &str) -> String {
     format!("{resource}/{namespace}/{name}")
 }
 
-/// What a pod needs, if it was given to a node.
+/// The objects that a pod refers to, if it is bound to a node.
 fn bound(namespace: &str, pod: &Value) -> Option<Bound> {
     let node = Some(view::text(pod, &["spec", "nodeName"])).filter(|node| !node.is_empty())?;
     let mut needs: Vec<Arc<str>> = Vec::new();
-    // A node shows such pods itself, and must not be able to give itself anything by that.
+    // A mirror pod is created by the node itself, which must not gain access by it.
     if !is_mirror(pod) {
         let mut need = |resource: &str, name: &str| needs.push(key(resource, namespace, name).into());
         let account = view::text(pod, &["spec", "serviceAccountName"]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_needs_what_its_pods_name_and_no_longer() {
+    fn node_needs_objects_only_while_its_pods_refer_to_them() {
         let mut graph = Graph::default();
         graph.note_pod("n", "p", Some(&pod("a", "x", "c")));
         graph.note_pod("n", "q", Some(&pod("b", "y", "d")));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_pod_gives_its_node_nothing() {
+    fn mirror_pod_grants_nothing_to_its_node() {
         let mut graph = Graph::default();
         let mut mirror = pod("a", "x", "c");
         mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": ""});
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn attachments_and_slices_are_of_one_node() {
+    fn attachments_and_slices_belong_to_one_node() {
         let mut graph = Graph::default();
         let of = |node: &str| json!({"spec": {"nodeName": node}});
         graph.note_attachment("x", Some(&of("a")));

@@ -1,8 +1,9 @@
-//! The node authorizer: a node reads what the pods that were given to it need, and what is its own.
+//! The Node authorizer: a kubelet may read the objects that pods bound to its node refer to, and manage the node's own
+//! objects.
 //!
-//! It is asked before roles are. What it does not allow a role still may, as in upstream; so no role should
-//! be bound to nodes. What nodes need is kept in memory for clusters that have nodes, and read when a
-//! node first asks something for which it matters.
+//! It runs before RBAC. As in Kubernetes, a role may still allow what it does not, so no role should be bound to nodes.
+//! The graph of objects that nodes need is kept in memory for clusters with nodes, and is built when a node first
+//! requests something that depends on it.
 
 mod decide;
 mod graph;
@@ -13,13 +14,16 @@ use coracle_meta::field::quoted;
 use coracle_registry::kinds::core::node::Node;
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, AuthorizerLabel, Decided, Decision, Known, Permissions, Rules, known};
+use super::{
+    Attributes, Authorizer, AuthorizerLabel, Decision, PendingDecision, PendingPermissions, Permissions,
+    Rules, ready,
+};
 use crate::cluster_cache::{ClusterLru, ObjectCache};
 use crate::identity::node_name;
 use decide::{decide, is_about_needs};
 use graph::Graph;
 
-/// Asks what the node needs.
+/// Authorizes nodes by the graph of their pods.
 #[derive(Default)]
 pub struct NodeAuthorizer {
     clusters: ClusterLru<ObjectCache<Graph>>,
@@ -38,10 +42,10 @@ impl Authorizer for NodeAuthorizer {
         self.clusters.len()
     }
 
-    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> PendingPermissions<'a> {
         Box::pin(async move {
             if cluster.count(&Node).await? == 0 {
-                return known(Arc::new(ObjectCache::<Graph>::default())).await;
+                return ready(Arc::new(ObjectCache::<Graph>::default())).await;
             }
             let cache = self.clusters.get(cluster.id(), ObjectCache::default);
             cache.refresh(cluster).await?;
@@ -54,8 +58,8 @@ impl Authorizer for NodeAuthorizer {
         cluster: &'a Cluster,
         identity: &'a Identity,
         attributes: &'a Attributes<'a>,
-    ) -> Decided<'a> {
-        // Almost nobody is a node, and nodes ask mostly about themselves.
+    ) -> PendingDecision<'a> {
+        // Few users are nodes, and most requests of nodes are about the node itself.
         let decision = match node_name(identity) {
             None => Decision::default(),
             Some(node) if !is_about_needs(attributes) => {
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_does_not_say_which_it_is_may_nothing() {
+    fn node_without_a_name_may_do_nothing() {
         let attributes = Attributes { verb: "get", target: Target::Path("/") };
         let decision = ObjectCache::<Graph>::default().authorize(&user("system:node:"), &attributes);
         assert!(!decision.allowed);
@@ -116,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_may_do_cannot_be_listed() {
+    fn rules_of_a_node_are_incomplete() {
         let rules = ObjectCache::<Graph>::default().rules(&user("system:node:a"), "default");
         assert!(rules.incomplete);
         assert_eq!(rules.evaluation_error, "node authorizer does not support user rule resolution");

@@ -1,23 +1,23 @@
-//! A binding: whom it gives a role, and which.
+//! A RoleBinding or ClusterRoleBinding: its subjects and its role.
 
 use coracle_meta::field::quoted;
 use coracle_registry::{Identity, view};
 use serde_json::Value;
 
-/// What the names of service accounts begin with as users.
+/// The prefix of user names of service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// A RoleBinding or a ClusterRoleBinding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Binding {
     name: Box<str>,
-    /// Empty for one of the whole cluster.
+    /// Empty for a ClusterRoleBinding.
     pub(super) namespace: Box<str>,
     pub(super) role: RoleRef,
     pub(super) subjects: Vec<Subject>,
 }
 
-/// The role of a binding.
+/// The `roleRef` of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RoleRef {
     pub(crate) api_group: Box<str>,
@@ -26,22 +26,22 @@ pub(crate) struct RoleRef {
 }
 
 impl RoleRef {
-    /// The role that a binding refers to.
+    /// Reads the `roleRef` of a binding.
     pub(crate) fn read(binding: &Value) -> Self {
         let text = |field| view::text(binding, &["roleRef", field]).into();
         Self { api_group: text("apiGroup"), kind: text("kind"), name: text("name") }
     }
 }
 
-/// Whom a binding gives something.
+/// A subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     User(Box<str>),
     Group(Box<str>),
-    /// The user that the account is, and how it is called in reasons.
+    /// The user name of the account, and its name in reasons.
     ServiceAccount {
         user: Box<str>,
-        shown: Box<str>,
+        display_name: Box<str>,
     },
 }
 
@@ -60,14 +60,14 @@ impl Binding {
         &self.name
     }
 
-    /// How upstream calls it in reasons, by what makes it apply to somebody.
+    /// The subject as it appears in kube-apiserver's reasons, which depends on why it matches the user.
     pub(super) fn describe(&self, identity: &Identity) -> String {
         let (kind, name) = match &*self.namespace {
             "" => ("ClusterRoleBinding", self.name.to_string()),
             namespace => ("RoleBinding", format!("{}/{namespace}", self.name)),
         };
         let subject = self.subjects.iter().find(|subject| subject.is(identity));
-        let (subject_kind, subject) = subject.map(Subject::shown).unwrap_or_default();
+        let (subject_kind, subject) = subject.map(Subject::display_name).unwrap_or_default();
         let (name, role, subject) = (quoted(&name), quoted(&self.role.name), quoted(subject));
         format!("{kind} {name} of {} {role} to {subject_kind} {subject}", self.role.kind)
     }
@@ -81,12 +81,12 @@ impl Subject {
             "User" => Some(Self::User(name.into())),
             "Group" => Some(Self::Group(name.into())),
             "ServiceAccount" => {
-                // An account without namespace is one of the binding's.
+                // An account without namespace belongs to the namespace of the binding.
                 let namespace = Some(text("namespace")).filter(|own| !own.is_empty());
                 let namespace = namespace.unwrap_or(binding_namespace);
                 let user = format!("{SERVICE_ACCOUNT}{namespace}:{name}").into();
-                let shown = format!("{name}/{namespace}").into();
-                (!namespace.is_empty()).then_some(Self::ServiceAccount { user, shown })
+                let display_name = format!("{name}/{namespace}").into();
+                (!namespace.is_empty()).then_some(Self::ServiceAccount { user, display_name })
             }
             _ => None,
         }
@@ -99,11 +99,11 @@ impl Subject {
         }
     }
 
-    fn shown(&self) -> (&'static str, &str) {
+    fn display_name(&self) -> (&'static str, &str) {
         match self {
             Self::User(name) => ("User", name),
             Self::Group(name) => ("Group", name),
-            Self::ServiceAccount { shown, .. } => ("ServiceAccount", shown),
+            Self::ServiceAccount { display_name, .. } => ("ServiceAccount", display_name),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Roles and bindings of a cluster, arranged for questions: who asks is looked up, and only what is bound
-//! to that user and those groups is looked at.
+//! Index of the roles and bindings of a cluster: the bindings of a user and its groups are looked up, and only their
+//! roles are evaluated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::super::{Attributes, Decision, NonResourceRule, ResourceRule, Rules, T
 use super::GROUP;
 use super::binding::{Binding, RoleRef};
 use super::bindings::Bindings;
-use super::relevance::{Relevance, Relevant};
-use super::rule::{PolicyRule, Question};
+use super::relevance_cache::{RelevanceCache, RelevantBindings};
+use super::rule::{PolicyRule, PreparedRequest};
 use crate::cluster_cache::{ObjectIndex, Source};
 
-/// What roles say, by their names.
+/// Rules of roles, by name.
 type Roles = HashMap<Box<str>, Arc<[PolicyRule]>>;
 
-/// Everything of a cluster that says who may do what.
+/// All roles and bindings of a cluster.
 #[derive(Default)]
 pub(crate) struct Index {
     cluster_roles: Roles,
@@ -30,11 +30,11 @@ pub(crate) struct Index {
     cluster_bindings: Bindings,
     /// By namespace.
     bindings: HashMap<Box<str>, Bindings>,
-    relevance: Relevance,
+    relevance_cache: RelevanceCache,
 }
 
-/// Whoever has no more bindings is not worth remembering anything of.
-const FEW_BINDINGS: usize = 16;
+/// Decisions about users with at most this many bindings are not cached.
+const MAX_UNCACHED_BINDINGS: usize = 16;
 
 impl ObjectIndex for Index {
     const SOURCES: &'static [Source] = &[Source::Group(GROUP)];
@@ -45,17 +45,17 @@ impl ObjectIndex for Index {
 }
 
 impl Index {
-    /// What is stored at this moment. What is asked often is [`Rbac`](super::Rbac)'s.
+    /// Reads the stored objects without a cache. Frequent requests use the cache of [`Rbac`](super::Rbac).
     pub(crate) async fn read(cluster: &Cluster) -> Result<Self> {
         let mut index = Self::default();
         cluster.follow_group(GROUP, |place, entry| index.note_entry(place, Some(entry))).await?;
         Ok(index)
     }
 
-    /// Takes note of an object, or of none where it is gone.
+    /// Records an object; None if it was deleted.
     pub(super) fn note(&mut self, place: Place<'_>, object: Option<&Value>) {
         let Place { plural, namespace, name } = place;
-        self.relevance.forget();
+        self.relevance_cache.clear();
         match plural {
             "clusterroles" => put(&mut self.cluster_roles, name, object.map(rules_of)),
             "roles" => {
@@ -77,14 +77,14 @@ impl Index {
         }
     }
 
-    /// Whether somebody may do something, and by which binding.
+    /// Decides whether a user may perform an operation, and names the binding that allows it.
     pub(super) fn authorize(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
         if let Target::Resource(target) = &attributes.target
-            && self.given(identity, target.namespace).nth(FEW_BINDINGS).is_some()
+            && self.given(identity, target.namespace).nth(MAX_UNCACHED_BINDINGS).is_some()
         {
             let make = || self.relevant(identity, target.namespace, attributes);
-            let relevant = self.relevance.of(identity, attributes.verb, target, make);
-            return decide(relevant.given(), identity, attributes);
+            let relevant = self.relevance_cache.get_or_insert(identity, attributes.verb, target, make);
+            return decide(relevant.iter(), identity, attributes);
         }
         let namespace = match &attributes.target {
             Target::Resource(target) => target.namespace,
@@ -96,13 +96,18 @@ impl Index {
         decide(given, identity, attributes)
     }
 
-    /// The bindings whose roles are about what is asked, whichever object it is.
-    fn relevant(&self, identity: &Identity, namespace: &str, attributes: &Attributes<'_>) -> Relevant {
-        let question = Question::new(*attributes);
-        let mut relevant = Relevant::default();
+    /// The bindings whose roles have a rule for the resource and verb, whatever the object's name is.
+    fn relevant(
+        &self,
+        identity: &Identity,
+        namespace: &str,
+        attributes: &Attributes<'_>,
+    ) -> RelevantBindings {
+        let request = PreparedRequest::new(*attributes);
+        let mut relevant = RelevantBindings::default();
         for binding in self.given(identity, namespace) {
             match self.rules_of(&binding.role, &binding.namespace) {
-                Ok(rules) if rules.iter().any(|rule| rule.concerns(&question)) => {
+                Ok(rules) if rules.iter().any(|rule| rule.concerns(&request)) => {
                     relevant.bindings.push((binding.clone(), rules.clone()));
                 }
                 Ok(_) => {}
@@ -112,16 +117,16 @@ impl Index {
         relevant
     }
 
-    /// What somebody may do in a namespace.
+    /// Lists the permissions of a user in a namespace.
     pub(super) fn rules(&self, identity: &Identity, namespace: &str) -> Rules {
         let mut all = Rules::default();
         let (rules, evaluation_error) = self.policy_rules(identity, namespace);
-        rules.into_iter().for_each(|rule| tell(rule, &mut all));
+        rules.into_iter().for_each(|rule| add_rule(rule, &mut all));
         Rules { evaluation_error, ..all }
     }
 
-    /// The rules that apply to somebody in a namespace, as they are in roles, and what is wrong with
-    /// others.
+    /// Returns the rules that apply to a user in a namespace, as they are in roles, and the errors of bindings without
+    /// a role.
     pub(crate) fn held(&self, identity: &Identity, namespace: &str) -> (Vec<Value>, String) {
         let (rules, error) = self.policy_rules(identity, namespace);
         (rules.into_iter().map(PolicyRule::to_value).collect(), error)
@@ -129,7 +134,7 @@ impl Index {
 
     fn policy_rules(&self, identity: &Identity, namespace: &str) -> (Vec<&PolicyRule>, String) {
         let (mut all, mut errors) = (Vec::new(), Vec::new());
-        // Whoever is bound several times by one binding is bound once.
+        // A binding with several subjects that match the user counts once.
         let given: BTreeMap<_, _> = self
             .given(identity, namespace)
             .map(|binding| ((&binding.namespace, binding.name()), binding))
@@ -143,7 +148,7 @@ impl Index {
         (all, aggregate(errors))
     }
 
-    /// The bindings that apply to somebody in a namespace, those of the whole cluster first.
+    /// Bindings that apply to a user in a namespace, ClusterRoleBindings first.
     fn given<'a>(
         &'a self,
         identity: &'a Identity,
@@ -155,7 +160,7 @@ impl Index {
             .flat_map(move |bindings| bindings.given_to(identity))
     }
 
-    /// The rules of a role, or why there are none.
+    /// Returns the rules of a role, or the error that it does not exist.
     fn rules_of(&self, role: &RoleRef, namespace: &str) -> std::result::Result<&Arc<[PolicyRule]>, String> {
         let found = match &*role.kind {
             "ClusterRole" => self.cluster_roles.get(&role.name),
@@ -170,17 +175,17 @@ impl Index {
     }
 }
 
-/// Whether one of these allows what is asked, and which; else what is wrong with them.
+/// Returns the first rule's permission with the name of its binding; otherwise the errors of the bindings.
 fn decide<'a>(
     given: impl Iterator<Item = std::result::Result<(&'a Binding, &'a [PolicyRule]), String>>,
     identity: &Identity,
     attributes: &Attributes<'_>,
 ) -> Decision {
-    let question = Question::new(*attributes);
+    let request = PreparedRequest::new(*attributes);
     let mut errors = Vec::new();
     for found in given {
         match found {
-            Ok((binding, rules)) if rules.iter().any(|rule| rule.allows(&question)) => {
+            Ok((binding, rules)) if rules.iter().any(|rule| rule.allows(&request)) => {
                 let reason = format!("RBAC: allowed by {}", binding.describe(identity));
                 return Decision { allowed: true, reason, ..Decision::default() };
             }
@@ -194,7 +199,7 @@ fn decide<'a>(
     }
 }
 
-/// What a role says.
+/// The rules of a role object.
 fn rules_of(role: &Value) -> Arc<[PolicyRule]> {
     PolicyRule::read_all(role).into()
 }
@@ -206,8 +211,8 @@ fn put<T>(map: &mut HashMap<Box<str>, T>, name: &str, value: Option<T>) {
     }
 }
 
-/// Adds a rule to what somebody may do.
-fn tell(rule: &PolicyRule, all: &mut Rules) {
+/// Adds a rule to the list of permissions.
+fn add_rule(rule: &PolicyRule, all: &mut Rules) {
     if !rule.resources.is_empty() {
         all.resource_rules.push(ResourceRule {
             verbs: rule.verbs.clone(),
@@ -248,7 +253,7 @@ mod tests {
         Some(json!({"roleRef": {"apiGroup": GROUP, "kind": kind, "name": role}, "subjects": subjects}))
     }
 
-    fn asked(index: &Index, user: &str, groups: &[&str], verb: &str, namespace: &str) -> Decision {
+    fn authorize(index: &Index, user: &str, groups: &[&str], verb: &str, namespace: &str) -> Decision {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
         let identity = Identity { name: user.to_owned(), groups, ..Identity::default() };
         let target = ResourceTarget { resource: "pods", namespace, ..ResourceTarget::default() };
@@ -256,13 +261,13 @@ mod tests {
     }
 
     fn reason(index: &Index, user: &str, groups: &[&str], verb: &str, namespace: &str) -> String {
-        let decision = asked(index, user, groups, verb, namespace);
+        let decision = authorize(index, user, groups, verb, namespace);
         assert!(!decision.denied);
         if decision.allowed { decision.reason } else { format!("no {}", decision.reason) }
     }
 
     #[test]
-    fn whoever_is_bound_may_and_is_told_why() {
+    fn bound_subject_is_allowed_with_a_reason() {
         let mut index = Index::default();
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
         put(&mut index, ROLE, "list", role("list"));
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_without_namespace_is_nobody_in_the_whole_cluster() {
+    fn account_without_namespace_in_a_cluster_role_binding_matches_nobody() {
         let mut index = Index::default();
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
         let subjects = json!([{"kind": "ServiceAccount", "name": "robot"}, {"kind": "Dog", "name": "rex"}]);
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_and_takes_nothing_away() {
+    fn missing_role_is_reported_and_other_bindings_still_apply() {
         let mut index = Index::default();
         let user = || json!([{"kind": "User", "name": "u"}]);
         put(&mut index, CLUSTER_BINDING, "a", binding("ClusterRole", "gone", user()));
@@ -323,23 +328,23 @@ mod tests {
         );
         put(&mut index, CLUSTER_BINDING, "z", binding("ClusterRole", "get", user()));
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
-        assert!(asked(&index, "u", &[], "get", "ns").allowed);
+        assert!(authorize(&index, "u", &[], "get", "ns").allowed);
     }
 
     #[test]
-    fn what_is_remembered_for_those_with_many_bindings_is_never_old() {
+    fn cached_bindings_of_a_user_are_never_stale() {
         let mut index = Index::default();
         let user = || json!([{"kind": "User", "name": "u"}]);
-        for number in 0..2 * FEW_BINDINGS {
+        for number in 0..2 * MAX_UNCACHED_BINDINGS {
             let name = format!("r{number:02}");
             put(&mut index, ROLE, &name, role(&format!("verb-{number}")));
             put(&mut index, BINDING, &name, binding("Role", &name, user()));
         }
         for _ in 0..2 {
-            assert!(asked(&index, "u", &[], "verb-20", "ns").allowed);
-            assert!(!asked(&index, "u", &[], "get", "ns").allowed);
-            assert!(!asked(&index, "v", &[], "verb-20", "ns").allowed);
-            assert!(!asked(&index, "u", &[], "verb-20", "other").allowed);
+            assert!(authorize(&index, "u", &[], "verb-20", "ns").allowed);
+            assert!(!authorize(&index, "u", &[], "get", "ns").allowed);
+            assert!(!authorize(&index, "v", &[], "verb-20", "ns").allowed);
+            assert!(!authorize(&index, "u", &[], "verb-20", "other").allowed);
         }
         let named = json!({"rules": [
             {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]},
@@ -353,26 +358,26 @@ mod tests {
         };
         for _ in 0..2 {
             assert_eq!((get("p"), get("q")), (true, false), "names are asked for each time");
-            assert!(!asked(&index, "u", &[], "verb-20", "ns").allowed);
+            assert!(!authorize(&index, "u", &[], "verb-20", "ns").allowed);
         }
     }
 
     #[test]
-    fn what_changes_or_goes_counts_no_longer() {
+    fn changed_or_deleted_objects_no_longer_apply() {
         let mut index = Index::default();
         let subjects = |name: &str| json!([{"kind": "User", "name": name}, {"kind": "Group", "name": name}]);
         put(&mut index, CLUSTER_ROLE, "get", role("get"));
         put(&mut index, BINDING, "b", binding("ClusterRole", "get", subjects("a")));
-        assert!(asked(&index, "a", &[], "get", "ns").allowed);
+        assert!(authorize(&index, "a", &[], "get", "ns").allowed);
         put(&mut index, BINDING, "b", binding("ClusterRole", "get", subjects("b")));
-        assert!(!asked(&index, "a", &["a"], "get", "ns").allowed);
-        assert!(asked(&index, "b", &[], "get", "ns").allowed);
-        assert!(asked(&index, "x", &["b"], "get", "ns").allowed);
+        assert!(!authorize(&index, "a", &["a"], "get", "ns").allowed);
+        assert!(authorize(&index, "b", &[], "get", "ns").allowed);
+        assert!(authorize(&index, "x", &["b"], "get", "ns").allowed);
         put(&mut index, CLUSTER_ROLE, "get", role("list"));
-        assert!(!asked(&index, "b", &[], "get", "ns").allowed);
-        assert!(asked(&index, "b", &[], "list", "ns").allowed);
+        assert!(!authorize(&index, "b", &[], "get", "ns").allowed);
+        assert!(authorize(&index, "b", &[], "list", "ns").allowed);
         put(&mut index, BINDING, "b", None);
-        assert!(!asked(&index, "b", &["b"], "list", "ns").allowed);
+        assert!(!authorize(&index, "b", &["b"], "list", "ns").allowed);
         put(&mut index, CLUSTER_ROLE, "get", None);
         assert!(index.bindings.is_empty() && index.cluster_roles.is_empty(), "nothing stays behind");
     }

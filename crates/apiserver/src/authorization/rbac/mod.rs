@@ -1,30 +1,29 @@
-//! Role-based access control: what the Roles and ClusterRoles of a cluster allow to whom its bindings
-//! give them.
+//! Role-based access control: the Roles and ClusterRoles of a cluster, granted by its bindings.
 //!
-//! What is asked often is arranged for it and kept in memory, for as many clusters as are in use; see
+//! The index of roles and bindings is kept in memory for the clusters in use; see [`ObjectCache`] for how it is kept
+//! current.
 //! [`ObjectCache`] for how it is kept current.
 
 mod binding;
 mod bindings;
+mod compact;
 mod index;
-mod relevance;
+mod relevance_cache;
 mod rule;
-mod shown;
 
 use std::sync::Arc;
 
 use coracle_registry::{Cluster, Identity};
 
-use super::{Attributes, Authorizer, AuthorizerLabel, Decision, Known, Permissions, Rules};
+use super::{Attributes, Authorizer, AuthorizerLabel, Decision, PendingPermissions, Permissions, Rules};
 use crate::cluster_cache::{ClusterLru, ObjectCache};
 pub(crate) use binding::RoleRef;
+pub(crate) use compact::{compact_rules, list};
 pub(crate) use index::Index;
-pub(crate) use shown::{list, shown};
 
-/// The API group of roles and bindings.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Asks the roles and bindings of the cluster.
+/// Authorizes by the roles and bindings of the cluster.
 #[derive(Default)]
 pub struct Rbac {
     clusters: ClusterLru<ObjectCache<Index>>,
@@ -43,7 +42,7 @@ impl Authorizer for Rbac {
         self.clusters.len()
     }
 
-    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> Known<'a> {
+    fn permissions<'a>(&'a self, cluster: &'a Cluster) -> PendingPermissions<'a> {
         Box::pin(async move {
             let cache = self.clusters.get(cluster.id(), ObjectCache::default);
             cache.refresh(cluster).await?;

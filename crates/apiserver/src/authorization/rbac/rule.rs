@@ -1,23 +1,21 @@
-//! One rule of a role, and what it allows: upstream's matching
-//! (`pkg/apis/rbac/v1/evaluation_helpers.go`).
+//! One rule of a role, and how it matches requests, as in Kubernetes (`pkg/apis/rbac/v1/evaluation_helpers.go`).
 
 use coracle_registry::view;
 use serde_json::{Value, json};
 
 use super::super::{Attributes, ResourceTarget, Target};
 
-/// Stands for all verbs, groups, resources or paths.
+/// The wildcard for all verbs, groups, resources or paths.
 pub(super) const ALL: &str = "*";
 
-/// The verbs that most rules are about, each with a bit of its own: most rules are ruled out by one
-/// comparison.
+/// The verbs of most rules, each with its own bit, so that one comparison excludes most rules.
 const COMMON_VERBS: [&str; 8] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// The bit of all other verbs, which have to be compared.
+/// The bit of all other verbs, which must be compared as text.
 const OTHER_VERB: u16 = 1 << 8;
 
-/// What a role allows, in part.
+/// A rule of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyRule {
     pub(super) verbs: Vec<String>,
@@ -25,25 +23,25 @@ pub(super) struct PolicyRule {
     pub(super) resources: Vec<String>,
     pub(super) resource_names: Vec<String>,
     pub(super) non_resource_urls: Vec<String>,
-    /// Which verbs can match at all.
+    /// Bits of the verbs that can match.
     verb_bits: u16,
 }
 
-/// A question, prepared for many rules.
+/// A request, prepared for comparison with many rules.
 #[derive(Clone, Copy)]
-pub(super) struct Question<'a> {
+pub(super) struct PreparedRequest<'a> {
     attributes: Attributes<'a>,
     verb_bit: u16,
 }
 
-impl<'a> Question<'a> {
+impl<'a> PreparedRequest<'a> {
     pub(super) fn new(attributes: Attributes<'a>) -> Self {
         Self { verb_bit: verb_bit(attributes.verb), attributes }
     }
 }
 
 impl PolicyRule {
-    /// A rule as it is in a role.
+    /// Parses a rule of a role.
     pub(super) fn read(rule: &Value) -> Self {
         let texts = |field| {
             let items = view::items(rule, &[field]).iter();
@@ -60,7 +58,7 @@ impl PolicyRule {
         Self { verb_bits: verb_bits(&rule.verbs), ..rule }
     }
 
-    /// The rule as it would be in a role.
+    /// Formats the rule as in a role.
     pub(super) fn to_value(&self) -> Value {
         json!({
             "verbs": self.verbs,
@@ -71,32 +69,32 @@ impl PolicyRule {
         })
     }
 
-    /// All rules of a role, in their order.
+    /// Parses all rules of a role, in their order.
     pub(super) fn read_all(role: &Value) -> Vec<Self> {
         view::items(role, &["rules"]).iter().map(Self::read).collect()
     }
 
-    /// Whether it allows what is asked.
-    pub(super) fn allows(&self, question: &Question<'_>) -> bool {
-        let is_named = match &question.attributes.target {
+    /// Returns true if the rule allows the request.
+    pub(super) fn allows(&self, request: &PreparedRequest<'_>) -> bool {
+        let is_named = match &request.attributes.target {
             Target::Resource(target) => {
                 self.resource_names.is_empty() || self.resource_names.iter().any(|own| own == target.name)
             }
             Target::Path(_) => true,
         };
-        is_named && self.concerns(question)
+        is_named && self.concerns(request)
     }
 
-    /// Whether it would allow what is asked of some object.
-    pub(super) fn concerns(&self, question: &Question<'_>) -> bool {
-        if self.verb_bits & question.verb_bit == 0 {
+    /// Returns true if the rule would allow the request for some object name.
+    pub(super) fn concerns(&self, request: &PreparedRequest<'_>) -> bool {
+        if self.verb_bits & request.verb_bit == 0 {
             return false;
         }
-        let verb = question.attributes.verb;
-        if question.verb_bit == OTHER_VERB && !self.verbs.iter().any(|own| own == ALL || own == verb) {
+        let verb = request.attributes.verb;
+        if request.verb_bit == OTHER_VERB && !self.verbs.iter().any(|own| own == ALL || own == verb) {
             return false;
         }
-        match &question.attributes.target {
+        match &request.attributes.target {
             Target::Resource(target) => self.is_about(target),
             Target::Path(path) => self.non_resource_urls.iter().any(|own| path_matches(own, path)),
         }
@@ -116,7 +114,7 @@ fn verb_bits(verbs: &[String]) -> u16 {
     verbs.iter().map(|verb| if verb == ALL { u16::MAX } else { verb_bit(verb) }).fold(0, |all, bit| all | bit)
 }
 
-/// `*`, `pods`, `pods/log` or `*/scale`.
+/// Returns true if a resource pattern matches: `*`, `pods`, `pods/log` or `*/scale`.
 fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
     if own == ALL {
         return true;
@@ -128,7 +126,7 @@ fn resource_matches(own: &str, resource: &str, subresource: &str) -> bool {
     of.is_some_and(|of| of == resource || of == ALL)
 }
 
-/// `/a`, or `/a*` for all that begins so.
+/// Returns true if a path pattern matches: `/a`, or `/a*` for a prefix.
 pub(super) fn path_matches(own: &str, path: &str) -> bool {
     own == path || own.ends_with('*') && path.starts_with(own.trim_end_matches('*'))
 }
@@ -140,7 +138,7 @@ mod tests {
     use super::*;
 
     fn allows(rule: Value, verb: &str, target: Target<'_>) -> bool {
-        PolicyRule::read(&rule).allows(&Question::new(Attributes { verb, target }))
+        PolicyRule::read(&rule).allows(&PreparedRequest::new(Attributes { verb, target }))
     }
 
     fn resource<'a>(group: &'a str, resource: &'a str, part: &'a str, name: &'a str) -> Target<'a> {
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_match_as_in_upstream() {
+    fn resources_match_as_in_kubernetes() {
         for (own, wanted, part, expected) in [
             ("*", "pods", "", true),
             ("*", "pods", "log", true),
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_match_as_in_upstream() {
+    fn paths_match_as_in_kubernetes() {
         for (own, path, expected) in [
             ("*", "/a/b", true),
             ("/a", "/a", true),

@@ -1,4 +1,4 @@
-//! Checks of the level that keeps pods from known ways to more than they were given.
+//! Checks of the baseline level, which prevent known privilege escalations.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.
 const SECCOMP_ANNOTATION: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER_ANNOTATION: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// What containers may have beside what they have anyway.
+/// Capabilities that containers may add.
 const CAPABILITIES: &[&str] = &[
     "AUDIT_WRITE",
     "CHOWN",
@@ -32,7 +32,7 @@ const CAPABILITIES: &[&str] = &[
 const SELINUX_TYPES: &[&str] = &["", "container_t", "container_init_t", "container_kvm_t"];
 const SELINUX_ENGINE_TYPE: &str = "container_engine_t";
 
-/// Settings of the kernel that concern the pod alone, with the version they are allowed since.
+/// Sysctls that affect only the pod, with the minor version since which they are allowed.
 const SYSCTLS: &[(u32, &str)] = &[
     (0, "kernel.shm_rmid_forced"),
     (0, "net.ipv4.ip_local_port_range"),
@@ -48,13 +48,13 @@ const SYSCTLS: &[(u32, &str)] = &[
     (32, "net.ipv4.tcp_wmem"),
 ];
 
-/// The type of a profile, if one is set that is neither the runtime's own nor on the node.
+/// Returns the type of a profile if it is set and neither `RuntimeDefault` nor `Localhost`.
 pub(super) fn bad_profile(profile: Option<&Value>) -> Option<&str> {
     let name = view::text(profile?, &["type"]);
     (!matches!(name, "RuntimeDefault" | "Localhost")).then_some(name)
 }
 
-/// The profile of AppArmor is the runtime's own, or one on the node.
+/// AppArmor profiles must be the runtime's default or a local one.
 pub(in super::super) fn app_armor_profile(pod: &Pod<'_>) -> Option<Violation> {
     let of_pod = bad_profile(pod.at(&["securityContext", "appArmorProfile"]));
     let of =
@@ -73,20 +73,21 @@ pub(in super::super) fn app_armor_profile(pod: &Pod<'_>) -> Option<Violation> {
         })
         .map(|(name, profile)| format!("{name}={profile:?}"))
         .collect();
-    let mut who: Vec<String> = setters(of_pod.is_some(), &containers).into_iter().collect();
+    let mut setters_found: Vec<String> = setters(of_pod.is_some(), &containers).into_iter().collect();
     if !annotations.is_empty() {
-        who.push(counted(annotations.len(), "annotation", "annotations").to_owned());
+        setters_found.push(counted(annotations.len(), "annotation", "annotations").to_owned());
     }
-    if who.is_empty() {
+    if setters_found.is_empty() {
         return None;
     }
     let values: Vec<String> = types.into_iter().chain(annotations).collect();
     let reason = counted(values.len(), "forbidden AppArmor profile", "forbidden AppArmor profiles");
-    let detail = format!("{} must not set AppArmor profile type to {}", who.join(" and "), quoted(&values));
+    let detail =
+        format!("{} must not set AppArmor profile type to {}", setters_found.join(" and "), quoted(&values));
     Violation::new(reason, detail)
 }
 
-/// No capability but those that are harmless.
+/// Only harmless capabilities may be added.
 pub(in super::super) fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
     let (containers, added) = added_capabilities(pod, CAPABILITIES);
     if containers.is_empty() {
@@ -95,7 +96,7 @@ pub(in super::super) fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
     Violation::new("non-default capabilities", forbidden_capabilities(&containers, &added))
 }
 
-/// The containers that add capabilities other than these, and what they add.
+/// The containers that add other capabilities than the allowed ones, and these capabilities.
 pub(super) fn added_capabilities<'a>(pod: &Pod<'a>, allowed: &[&str]) -> (Vec<&'a str>, BTreeSet<&'a str>) {
     let of = |container: &Container<'a>| -> Vec<&'a str> {
         let added = view::items(container.0, &["securityContext", "capabilities", "add"]).iter();
@@ -110,7 +111,7 @@ pub(super) fn forbidden_capabilities(containers: &[&str], added: &BTreeSet<&str>
     format!("{containers} must not include {} in securityContext.capabilities.add", quoted(added))
 }
 
-/// No container that may do everything.
+/// Containers must not be privileged.
 pub(in super::super) fn privileged(pod: &Pod<'_>) -> Option<Violation> {
     let containers =
         pod.containers_that(|container| container.security("privileged") == Some(&Value::Bool(true)));
@@ -121,7 +122,7 @@ pub(in super::super) fn privileged(pod: &Pod<'_>) -> Option<Violation> {
     Violation::new("privileged", detail)
 }
 
-/// What is masked in `/proc` stays masked.
+/// `procMount` must be the default, which masks parts of `/proc`.
 pub(in super::super) fn proc_mount(pod: &Pod<'_>) -> Option<Violation> {
     let of = |container: &Container<'_>| {
         let mount = container.security("procMount").and_then(Value::as_str);
@@ -139,7 +140,7 @@ pub(in super::super) fn proc_mount(pod: &Pod<'_>) -> Option<Violation> {
     )
 }
 
-/// The same, unless the users in the pod are not those of the node.
+/// As [`proc_mount`], but allows everything in a user namespace of the pod's own.
 pub(in super::super) fn proc_mount_of_own_users(pod: &Pod<'_>) -> Option<Violation> {
     if pod.has_own_users() { None } else { proc_mount(pod) }
 }
@@ -152,7 +153,7 @@ pub(in super::super) fn selinux_options_with_engine(pod: &Pod<'_>) -> Option<Vio
     selinux(pod, &[SELINUX_TYPES, &[SELINUX_ENGINE_TYPE]].concat())
 }
 
-/// Of SELinux only the types for containers, and no user or role.
+/// Only the SELinux types for containers are allowed, and no user or role.
 fn selinux(pod: &Pod<'_>, allowed: &[&str]) -> Option<Violation> {
     let is_bad = |options: &Value| {
         !allowed.contains(&view::text(options, &["type"]))
@@ -183,7 +184,7 @@ fn selinux(pod: &Pod<'_>, allowed: &[&str]) -> Option<Violation> {
     Violation::new("seLinuxOptions", detail)
 }
 
-/// Annotations, which is how it was said before there were fields, name no profile but usual ones.
+/// Seccomp annotations, which preceded the fields, must name an allowed profile.
 pub(in super::super) fn seccomp_annotations(pod: &Pod<'_>) -> Option<Violation> {
     let names: BTreeSet<String> = pod
         .containers()
@@ -206,7 +207,7 @@ pub(in super::super) fn seccomp_annotations(pod: &Pod<'_>) -> Option<Violation> 
     Violation::new("seccompProfile", format!("forbidden {noun} {}", listed.join(", ")))
 }
 
-/// A profile of seccomp, where one is set, is the runtime's own or one on the node.
+/// Seccomp profiles, if set, must be the runtime's default or a local one.
 pub(in super::super) fn seccomp_profile(pod: &Pod<'_>) -> Option<Violation> {
     let of_pod = bad_profile(pod.at(&["securityContext", "seccompProfile"]));
     let of = |container: &Container<'_>| bad_profile(container.security("seccompProfile")).map(str::to_owned);
@@ -237,7 +238,7 @@ pub(in super::super) fn sysctls_since_32(pod: &Pod<'_>) -> Option<Violation> {
     sysctls_as_of(32, pod)
 }
 
-/// No setting of the kernel that reaches beyond the pod.
+/// Only sysctls that affect just the pod are allowed.
 fn sysctls_as_of(minor: u32, pod: &Pod<'_>) -> Option<Violation> {
     let is_allowed = |name: &str| SYSCTLS.iter().any(|(since, allowed)| *since <= minor && *allowed == name);
     let forbidden: Vec<&str> = view::items(pod.spec, &["securityContext", "sysctls"])

@@ -1,4 +1,4 @@
-//! Checks of what a pod shares with its node.
+//! Checks of resources that a pod shares with its node.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::evaluate::Violation;
 use super::super::pod::{Container, Pod, counted, named_containers, quoted, setters};
 
-/// No namespace of the node.
+/// Host namespaces are forbidden.
 pub(in super::super) fn namespaces(pod: &Pod<'_>) -> Option<Violation> {
     let shared: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
@@ -18,7 +18,7 @@ pub(in super::super) fn namespaces(pod: &Pod<'_>) -> Option<Violation> {
     if shared.is_empty() { None } else { Violation::new("host namespaces", shared.join(", ")) }
 }
 
-/// No directory of the node.
+/// `hostPath` volumes are forbidden.
 pub(in super::super) fn path_volumes(pod: &Pod<'_>) -> Option<Violation> {
     let volumes: Vec<&str> = view::items(pod.spec, &["volumes"])
         .iter()
@@ -32,7 +32,7 @@ pub(in super::super) fn path_volumes(pod: &Pod<'_>) -> Option<Violation> {
     Violation::new("hostPath volumes", detail)
 }
 
-/// No port of the node.
+/// Host ports are forbidden.
 pub(in super::super) fn ports(pod: &Pod<'_>) -> Option<Violation> {
     let of = |container: &Container<'_>| -> Vec<i64> {
         let ports = view::items(container.0, &["ports"]).iter();
@@ -42,7 +42,7 @@ pub(in super::super) fn ports(pod: &Pod<'_>) -> Option<Violation> {
     if containers.is_empty() {
         return None;
     }
-    // As text, and so in the order of texts.
+    // Sorted as text.
     let ports: BTreeSet<String> =
         pod.containers().flat_map(|container| of(&container)).map(|port| port.to_string()).collect();
     let detail = format!(
@@ -55,7 +55,7 @@ pub(in super::super) fn ports(pod: &Pod<'_>) -> Option<Violation> {
     Violation::new("hostPort", detail)
 }
 
-/// Nothing is probed or called but the pod itself.
+/// Probes and lifecycle hooks must not name a host.
 pub(in super::super) fn probes_and_lifecycle(pod: &Pod<'_>) -> Option<Violation> {
     let names: BTreeSet<&str> =
         pod.containers_that(|container| !hosts(container).is_empty()).into_iter().collect();
@@ -74,7 +74,7 @@ pub(in super::super) fn probes_and_lifecycle(pod: &Pod<'_>) -> Option<Violation>
     Violation::new("probe or lifecycle host", detail)
 }
 
-/// The hosts that a container has probed or called.
+/// The hosts in the probes and lifecycle hooks of a container.
 fn hosts<'a>(container: &Container<'a>) -> Vec<&'a str> {
     let callers: [&[&str]; 5] = [
         &["livenessProbe"],
@@ -93,7 +93,7 @@ fn hosts<'a>(container: &Container<'a>) -> Vec<&'a str> {
         .collect()
 }
 
-/// No process of the node.
+/// Windows HostProcess containers are forbidden.
 pub(in super::super) fn windows_process(pod: &Pod<'_>) -> Option<Violation> {
     let is_host =
         |options: Option<&Value>| options.is_some_and(|options| view::is_true(options, &["hostProcess"]));

@@ -1,4 +1,4 @@
-//! The checks: each a pure function from a pod to what is wrong with it.
+//! The checks: pure functions from a pod to its violation.
 
 pub(super) mod baseline;
 pub(super) mod host;

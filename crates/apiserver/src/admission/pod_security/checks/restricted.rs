@@ -1,4 +1,4 @@
-//! Checks of the level that pods keep which need nothing special at all.
+//! Checks of the restricted level, which enforces hardening best practices.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::super::evaluate::Violation;
 use super::super::pod::{Pod, counted, named_containers, quoted, setters};
 use super::baseline::{self, added_capabilities, bad_profile, forbidden_capabilities};
 
-/// Volumes that reach nothing beyond the cluster.
+/// Allowed volume types: those that cannot reach beyond the cluster.
 const VOLUMES: &[&str] = &[
     "configMap",
     "csi",
@@ -22,7 +22,7 @@ const VOLUMES: &[&str] = &[
     "secret",
 ];
 
-/// The others. Were there several in one volume, the first would be told.
+/// Forbidden volume types. If a volume had several, the first would be reported.
 const FORBIDDEN_VOLUMES: &[&str] = &[
     "hostPath",
     "gcePersistentDisk",
@@ -47,7 +47,7 @@ const FORBIDDEN_VOLUMES: &[&str] = &[
     "storageos",
 ];
 
-/// No process becomes more than the one that started it.
+/// `allowPrivilegeEscalation` must be false.
 pub(in super::super) fn privilege_escalation(pod: &Pod<'_>) -> Option<Violation> {
     let containers = pod.containers_that(|container| {
         container.security("allowPrivilegeEscalation") != Some(&Value::Bool(false))
@@ -60,12 +60,12 @@ pub(in super::super) fn privilege_escalation(pod: &Pod<'_>) -> Option<Violation>
     Violation::new("allowPrivilegeEscalation != false", detail)
 }
 
-/// On Windows there is no such field.
+/// The field does not exist on Windows.
 pub(in super::super) fn privilege_escalation_not_windows(pod: &Pod<'_>) -> Option<Violation> {
     if pod.is_for_windows() { None } else { privilege_escalation(pod) }
 }
 
-/// All capabilities are given up, but for the one to listen where it is expected.
+/// All capabilities must be dropped; only `NET_BIND_SERVICE` may be added.
 pub(in super::super) fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
     let keeping = pod.containers_that(|container| {
         let dropped = view::items(container.0, &["securityContext", "capabilities", "drop"]);
@@ -83,12 +83,12 @@ pub(in super::super) fn capabilities(pod: &Pod<'_>) -> Option<Violation> {
     if details.is_empty() { None } else { Violation::new("unrestricted capabilities", details.join("; ")) }
 }
 
-/// On Windows there are none.
+/// Capabilities do not exist on Windows.
 pub(in super::super) fn capabilities_not_windows(pod: &Pod<'_>) -> Option<Violation> {
     if pod.is_for_windows() { None } else { capabilities(pod) }
 }
 
-/// No volume that reaches beyond the cluster.
+/// Only volume types that cannot reach beyond the cluster are allowed.
 pub(in super::super) fn volume_types(pod: &Pod<'_>) -> Option<Violation> {
     let has = |volume: &Value, kinds: &[&'static str]| {
         kinds.iter().copied().find(|kind| view::at(volume, &[kind]).is_some())
@@ -111,7 +111,7 @@ pub(in super::super) fn volume_types(pod: &Pod<'_>) -> Option<Violation> {
     Violation::new("restricted volume types", detail)
 }
 
-/// Nothing runs as root, and it is said so.
+/// `runAsNonRoot` must be true.
 pub(in super::super) fn run_as_non_root(pod: &Pod<'_>) -> Option<Violation> {
     let reason = "runAsNonRoot != true";
     let of_pod = pod.at(&["securityContext", "runAsNonRoot"]).and_then(Value::as_bool);
@@ -128,12 +128,12 @@ pub(in super::super) fn run_as_non_root(pod: &Pod<'_>) -> Option<Violation> {
     Violation::new(reason, detail)
 }
 
-/// Or root is nobody on the node.
+/// In a user namespace of the pod's own, root is not root on the node.
 pub(in super::super) fn run_as_non_root_or_own_users(pod: &Pod<'_>) -> Option<Violation> {
     if pod.has_own_users() { None } else { run_as_non_root(pod) }
 }
 
-/// Nothing asks to run as root.
+/// `runAsUser` must not be 0.
 pub(in super::super) fn run_as_user(pod: &Pod<'_>) -> Option<Violation> {
     let is_root = |user: Option<&Value>| user.and_then(Value::as_i64) == Some(0);
     let containers = pod.containers_that(|container| is_root(container.security("runAsUser")));
@@ -141,12 +141,12 @@ pub(in super::super) fn run_as_user(pod: &Pod<'_>) -> Option<Violation> {
     Violation::new("runAsUser=0", format!("{setters} must not set runAsUser=0"))
 }
 
-/// Or root is nobody on the node.
+/// In a user namespace of the pod's own, root is not root on the node.
 pub(in super::super) fn run_as_user_or_own_users(pod: &Pod<'_>) -> Option<Violation> {
     if pod.has_own_users() { None } else { run_as_user(pod) }
 }
 
-/// There is a profile of seccomp, and it is the runtime's own or one on the node.
+/// A seccomp profile must be set, to the runtime's default or a local one.
 pub(in super::super) fn seccomp_profile(pod: &Pod<'_>) -> Option<Violation> {
     if let Some(violation) = baseline::seccomp_profile(pod) {
         return Some(violation);
@@ -166,7 +166,7 @@ pub(in super::super) fn seccomp_profile(pod: &Pod<'_>) -> Option<Violation> {
     Violation::new("seccompProfile", detail)
 }
 
-/// On Windows there is none.
+/// Seccomp does not exist on Windows.
 pub(in super::super) fn seccomp_profile_not_windows(pod: &Pod<'_>) -> Option<Violation> {
     if pod.is_for_windows() { None } else { seccomp_profile(pod) }
 }

@@ -1,8 +1,8 @@
-//! Which bindings have something to say of a kind of question, remembered for those who have many.
+//! A cache of the bindings with rules for a resource and verb, for users with many bindings.
 //!
-//! Somebody with hundreds of bindings mostly asks for few kinds of things, again and again. Bindings whose
-//! roles are about other things need not be looked at each time. What is remembered is forgotten with every
-//! change of a role or a binding, so it is never out of date.
+//! A user with hundreds of bindings mostly requests few resources, again and again. Bindings whose roles are about
+//! other resources need not be evaluated each time. Every change of a role or a binding clears the cache, so it is
+//! never stale.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,29 +14,29 @@ use super::super::ResourceTarget;
 use super::binding::Binding;
 use super::rule::PolicyRule;
 
-/// How many kinds of questions are remembered; then all are forgotten.
-const MAX_QUESTIONS: usize = 1024;
+/// Number of cached entries; when it is reached, the cache is cleared.
+const MAX_ENTRIES: usize = 1024;
 
-/// Longer lists are made anew each time: remembering them would take memory and save little.
+/// Longer lists are not cached: they would take memory and save little.
 const MAX_BINDINGS: usize = 64;
 
-/// What is remembered.
+/// The cached bindings.
 #[derive(Default)]
-pub(super) struct Relevance {
+pub(super) struct RelevanceCache {
     hasher: RandomState,
-    known: Mutex<HashMap<u64, (Asked, Arc<Relevant>)>>,
+    entries: Mutex<HashMap<u64, (CacheKey, Arc<RelevantBindings>)>>,
 }
 
-/// The bindings that have something to say, and what is wrong with others.
+/// Bindings with a rule for the request, and errors of other bindings.
 #[derive(Default)]
-pub(super) struct Relevant {
+pub(super) struct RelevantBindings {
     pub(super) bindings: Vec<(Arc<Binding>, Arc<[PolicyRule]>)>,
     pub(super) errors: Vec<String>,
 }
 
-/// Who asks for what, whichever object it is.
+/// The key of an entry: a request of a user without the name of the object.
 #[derive(PartialEq, Eq)]
-struct Asked {
+struct CacheKey {
     user: String,
     groups: Vec<String>,
     verb: String,
@@ -46,45 +46,45 @@ struct Asked {
     subresource: String,
 }
 
-impl Relevance {
-    /// What is relevant to a question, made if it is not known.
-    pub(super) fn of(
+impl RelevanceCache {
+    /// Returns the relevant bindings of a request; calls `make` if they are not cached.
+    pub(super) fn get_or_insert(
         &self,
         identity: &Identity,
         verb: &str,
         target: &ResourceTarget<'_>,
-        make: impl FnOnce() -> Relevant,
-    ) -> Arc<Relevant> {
+        make: impl FnOnce() -> RelevantBindings,
+    ) -> Arc<RelevantBindings> {
         let ResourceTarget { namespace, group, resource, subresource, .. } = *target;
         let who = (&identity.name, &identity.groups);
         let hash = self.hasher.hash_one((who, verb, namespace, group, resource, subresource));
-        if let Some((asked, relevant)) = self.lock().get(&hash)
-            && asked.is(identity, verb, target)
+        if let Some((key, relevant)) = self.lock().get(&hash)
+            && key.matches(identity, verb, target)
         {
             return relevant.clone();
         }
         let relevant = Arc::new(make());
         if relevant.bindings.len() + relevant.errors.len() <= MAX_BINDINGS {
-            let mut known = self.lock();
-            if known.len() >= MAX_QUESTIONS {
-                known.clear();
+            let mut entries = self.lock();
+            if entries.len() >= MAX_ENTRIES {
+                entries.clear();
             }
-            known.insert(hash, (Asked::new(identity, verb, target), relevant.clone()));
+            entries.insert(hash, (CacheKey::new(identity, verb, target), relevant.clone()));
         }
         relevant
     }
 
-    /// Something has changed.
-    pub(super) fn forget(&mut self) {
-        self.known.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Clears the cache after a change.
+    pub(super) fn clear(&mut self) {
+        self.entries.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (Asked, Arc<Relevant>)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, (CacheKey, Arc<RelevantBindings>)>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Asked {
+impl CacheKey {
     fn new(identity: &Identity, verb: &str, target: &ResourceTarget<'_>) -> Self {
         Self {
             user: identity.name.clone(),
@@ -97,8 +97,8 @@ impl Asked {
         }
     }
 
-    /// Whether it is the same, and not only of the same hash.
-    fn is(&self, identity: &Identity, verb: &str, target: &ResourceTarget<'_>) -> bool {
+    /// Returns true if the key is equal, and not only its hash.
+    fn matches(&self, identity: &Identity, verb: &str, target: &ResourceTarget<'_>) -> bool {
         self.user == identity.name
             && self.groups == identity.groups
             && self.verb == verb
@@ -109,9 +109,9 @@ impl Asked {
     }
 }
 
-impl Relevant {
-    /// What is to be looked at, as [`super::index`] looks at it.
-    pub(super) fn given(&self) -> impl Iterator<Item = Result<(&Binding, &[PolicyRule]), String>> {
+impl RelevantBindings {
+    /// The bindings and errors, in the form that [`super::index`] evaluates.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Result<(&Binding, &[PolicyRule]), String>> {
         let bindings = self.bindings.iter().map(|(binding, rules)| Ok((&**binding, &**rules)));
         bindings.chain(self.errors.iter().cloned().map(Err))
     }

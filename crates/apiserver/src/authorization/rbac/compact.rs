@@ -1,4 +1,4 @@
-//! Rules as upstream shows them in refusals (`CompactRules` and `CompactString`).
+//! Formats rules as kube-apiserver does in error messages (`CompactRules` and `CompactString`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use coracle_meta::field::quoted;
 use coracle_registry::kinds::rbac::permission::{Permission, Target};
 use serde_json::Value;
 
-/// Rules, each once and in order. What differs in the verb only is one.
-pub(crate) fn shown(rules: &[Value]) -> Vec<String> {
+/// Formats rules, sorted and without duplicates. Rules that differ only in their verbs are merged.
+pub(crate) fn compact_rules(rules: &[Value]) -> Vec<String> {
     let mut by_resource: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     let mut all = BTreeSet::new();
     for Permission { verb, target } in rules.iter().flat_map(Permission::all_of) {
@@ -28,7 +28,7 @@ pub(crate) fn shown(rules: &[Value]) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// As Go's `%q` shows a list of texts.
+/// Formats a list of texts like Go's `%q`.
 pub(crate) fn list(texts: &[impl AsRef<str>]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| quoted(text.as_ref()).to_string()).collect();
     format!("[{}]", texts.join(" "))
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_shown_as_upstream_shows_them() {
+    fn rules_are_formatted_as_in_kube_apiserver() {
         let rules = [
             json!({"verbs": ["get", "list"], "apiGroups": ["", "apps"], "resources": ["pods"]}),
             json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a\"b"]}),
@@ -49,7 +49,7 @@ mod tests {
             json!({"verbs": ["watch"], "apiGroups": [""], "resources": ["pods"]}),
         ];
         assert_eq!(
-            shown(&rules),
+            compact_rules(&rules),
             [
                 "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"list\" \"watch\"]}",
                 "{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"a\\\"b\"], Verbs:[\"get\"]}",

@@ -1,4 +1,4 @@
-//! Pods that are there already when their namespace becomes stricter.
+//! Warnings about existing pods when the standard of their namespace becomes stricter.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,23 @@ use super::evaluate::{reasons, violations};
 use super::pod::Pod;
 use super::policy::Standard;
 
-/// How many pods are looked at (`defaultNamespaceMaxPodsToCheck` in upstream); who has more is told.
+/// The number of pods that are checked (`defaultNamespaceMaxPodsToCheck` in kube-apiserver). If there are more, a
+/// warning says so.
 const MAX_PODS: usize = 3000;
 
-/// What whoever changes the labels of a namespace should know of its pods.
+/// The warnings for a new enforced standard.
 pub(super) async fn warnings(
     attributes: &Attributes<'_>,
     namespace: &str,
     standard: Standard,
 ) -> Vec<String> {
     match pods(attributes, namespace).await {
-        Ok((pods, total)) => told(namespace, standard, &pods, total),
+        Ok((pods, total)) => format_warnings(namespace, standard, &pods, total),
         Err(_) => vec!["failed to list pods while checking new PodSecurity enforce level".to_owned()],
     }
 }
 
-/// As many pods as are looked at, and how many there are.
+/// The pods that are checked, and the total number.
 async fn pods(attributes: &Attributes<'_>, namespace: &str) -> Result<(Vec<Value>, usize)> {
     let options = ListOptions { limit: MAX_PODS, ..ListOptions::default() };
     let page = attributes.cluster.list(&PodKind, namespace, &options).await?;
@@ -37,14 +38,14 @@ async fn pods(attributes: &Attributes<'_>, namespace: &str) -> Result<(Vec<Value
     Ok((pods, total))
 }
 
-fn told(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Vec<String> {
-    // The first name and the number of those of which the same is to be said.
-    let mut alike: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+fn format_warnings(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Vec<String> {
+    // The first name and the number of pods, by their violations.
+    let mut by_reasons: BTreeMap<String, (&str, usize)> = BTreeMap::new();
     for pod in pods {
         let found = violations(standard, &Pod::of(pod));
         if !found.is_empty() {
             let name = view::name(pod);
-            let (first, count) = alike.entry(reasons(&found)).or_insert((name, 0));
+            let (first, count) = by_reasons.entry(reasons(&found)).or_insert((name, 0));
             *first = name.min(*first);
             *count += 1;
         }
@@ -56,12 +57,12 @@ fn told(namespace: &str, standard: Standard, pods: &[Value], total: usize) -> Ve
             "new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
         ));
     }
-    if !alike.is_empty() {
+    if !by_reasons.is_empty() {
         warnings.push(format!(
             "existing pods in namespace {namespace:?} violate the new PodSecurity enforce level \"{standard}\""
         ));
     }
-    let mut of_pods: Vec<String> = alike
+    let mut of_pods: Vec<String> = by_reasons
         .into_iter()
         .map(|(reasons, (name, count))| match count {
             1 => format!("{name}: {reasons}"),
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_of_which_the_same_is_said_are_told_together() {
+    fn pods_with_equal_violations_share_a_warning() {
         let standard = Standard { level: Level::Baseline, version: Version::Latest };
         let pod = |name: &str, field: &str| json!({"metadata": {"name": name}, "spec": {field: true}});
         let pods = [
@@ -95,7 +96,7 @@ mod tests {
             pod("e", "hostIPC"),
         ];
         assert_eq!(
-            told("n", standard, &pods, 7),
+            format_warnings("n", standard, &pods, 7),
             [
                 "new PodSecurity enforce level only checked against the first 5 of 7 existing pods",
                 "existing pods in namespace \"n\" violate the new PodSecurity enforce level \"baseline:latest\"",
@@ -103,6 +104,6 @@ mod tests {
                 "d: hostPort",
             ]
         );
-        assert!(told("n", standard, &pods[2..3], 1).is_empty());
+        assert!(format_warnings("n", standard, &pods[2..3], 1).is_empty());
     }
 }
