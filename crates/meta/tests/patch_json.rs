@@ -270,7 +270,7 @@ fn check_nested_copies() {
     let inward = |times: usize| format!("/a{}", "/a".repeat(times));
     let doubling: Value =
         (0..20).map(|power| json!({"op": "copy", "from": "/a", "path": inward(1 << power)})).collect();
-    let error = apply(json!({"a": {}}), doubling).unwrap_err();
+    let error = apply(json!({"a": {}}), doubling).expect_err("the depth limit");
     assert_eq!(error.class(), ErrorClass::Unprocessable);
     assert_eq!(error.to_string(), "exceeded max depth of 10000");
     let moves: Value = (0..MAX_JSON_PATCH_OPERATIONS / 2)
