@@ -17,8 +17,8 @@ use crate::codec::error::{DecodeError, Problem, Quoted};
 use crate::codec::json::MAX_DEPTH;
 use crate::codec::text::lossy;
 
-/// How deep the scanner may be in flow style. It is ahead of the parser, by a simple key at the most, which has 1024
-/// characters; the limit of documents is that of the parser.
+/// Maximum nesting depth of flow collections in the scanner. The scanner is ahead of the parser by at most one simple key,
+/// which has up to 1024 characters; the parser enforces [`MAX_DEPTH`].
 const FLOW_LIMIT: usize = 2 * MAX_DEPTH;
 
 /// Memory for a key that was set again: its line, and its place in a list that grows.
