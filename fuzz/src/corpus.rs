@@ -57,7 +57,7 @@ impl Corpus {
     }
 
     fn take(&mut self, input: Vec<u8>) -> bool {
-        // As requests are read.
+        // The same stack as for requests.
         let outcome = deep_stack::run(|| (self.target.run)(&input));
         let new = !self.by_outcome.contains_key(&outcome) && self.by_outcome.len() < MAX_OUTCOMES;
         if new {

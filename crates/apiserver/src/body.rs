@@ -44,9 +44,9 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> ResponseBody {
     Full::new(bytes.into()).boxed_unsync()
 }
 
-/// Generates the frames of a body, and drops it, on the deep stack, because they are encoded from objects.
+/// Returns a body that is polled and dropped on the deep stack, because its frames are encoded from objects.
 pub(crate) fn on_deep_stack(body: ResponseBody) -> ResponseBody {
-    // A body of known size holds bytes.
+    // A body of known size consists of bytes that are encoded already.
     if body.size_hint().exact().is_some() { body } else { DeepBody(OnDeepStack::new(body)).boxed_unsync() }
 }
 

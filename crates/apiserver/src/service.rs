@@ -326,7 +326,7 @@ where
             Ok(response.map(body::on_deep_stack))
         });
         let answered = if span.is_disabled() { answered } else { Box::pin(answered.instrument(span)) };
-        // All that reads, changes, writes or frees objects of a request may recurse as deep as they are nested.
+        // Code that reads, changes, encodes or drops the objects of a request recurses once per nesting level.
         OnDeepStack::new(answered)
     }
 }

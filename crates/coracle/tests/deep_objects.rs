@@ -1,6 +1,6 @@
-//! Objects that are nested as deep as kube-apiserver allows: whatever reads, changes, compares, writes or frees them
-//! recurses, and must not need more stack than it has. The runtime is that of an embedding program, whose threads have
-//! 2 MiB of stack. Nothing here may hold such an object as a tree outside of the server: bodies are text.
+//! Objects nested as deep as kube-apiserver allows: all code that reads, changes, compares, encodes or drops them recurses,
+//! and must not overflow its stack. The runtime is that of an embedding program, whose threads have 2 MiB of stack. These
+//! tests must not hold such an object as a tree themselves: bodies are text.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -13,14 +13,14 @@ use futures_util::{AsyncBufReadExt, TryStreamExt};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-/// Nothing here takes long; whoever waits longer waits for something that does not come.
+/// Time limit for an idle cluster, far above the real duration, so that a hang fails the test.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The limit of kube-apiserver.
+/// kube-apiserver's limit of the nesting depth.
 const MAX_LEVELS: usize = 10_000;
 
-/// As deep as an object may be that can be patched: managedFields are four levels deeper than the object, with one more
-/// for the innermost field.
+/// Maximum depth of an object that can be patched: managedFields are four levels deeper than the object, with one more for
+/// the innermost field.
 const LEVELS: usize = MAX_LEVELS - 5;
 
 const JSON: &str = "application/json";
@@ -38,12 +38,12 @@ struct Cluster {
     client: Client,
 }
 
-struct Answer {
+struct Response {
     code: u16,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     #[track_caller]
     fn expect(self, code: u16) -> Self {
         assert_eq!(self.code, code, "{}", self.summary());
@@ -100,28 +100,34 @@ impl Cluster {
         tokio::time::timeout(LIMIT, self.handle.run_until_idle()).await.unwrap().unwrap();
     }
 
-    async fn send(&self, method: &str, path: &str, media: (&str, &str), body: impl Into<Vec<u8>>) -> Answer {
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        media: (&str, &str),
+        body: impl Into<Vec<u8>>,
+    ) -> Response {
         let request = http::Request::builder().method(method).uri(path);
         let request = request.header("content-type", media.0).header("accept", media.1);
         let response = self.client.send(request.body(Body::from(body.into())).unwrap()).await.unwrap();
         let code = response.status().as_u16();
-        Answer { code, body: response.into_body().collect().await.unwrap().to_bytes().to_vec() }
+        Response { code, body: response.into_body().collect().await.unwrap().to_bytes().to_vec() }
     }
 
-    async fn post(&self, path: &str, body: &str) -> Answer {
+    async fn post(&self, path: &str, body: &str) -> Response {
         self.send("POST", path, (JSON, JSON), body).await
     }
 
-    async fn get(&self, path: &str, accept: &str) -> Answer {
+    async fn get(&self, path: &str, accept: &str) -> Response {
         self.send("GET", path, (JSON, accept), "").await
     }
 
-    async fn patch(&self, path: &str, media_type: &str, body: &str) -> Answer {
+    async fn patch(&self, path: &str, media_type: &str, body: &str) -> Response {
         self.send("PATCH", path, (media_type, JSON), body).await
     }
 
-    /// Replaces a boat; the name is in the path and in the text.
-    async fn put(&self, path: &str, media_type: &str, boat: &str) -> Answer {
+    /// Replaces a boat with the current resourceVersion.
+    async fn put(&self, path: &str, media_type: &str, boat: &str) -> Response {
         let name = path.split('?').next().unwrap();
         let current = self.get(name, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").await;
         let text = String::from_utf8(current.expect(200).body).unwrap();
@@ -131,18 +137,18 @@ impl Cluster {
         self.send("PUT", path, (media_type, media_type), body).await
     }
 
-    async fn delete(&self, path: &str, options: Value) -> Answer {
+    async fn delete(&self, path: &str, options: Value) -> Response {
         self.send("DELETE", path, (JSON, JSON), options.to_string()).await
     }
 }
 
-/// `inner`, so many levels deep in objects or lists.
+/// Wraps `inner` in objects or lists, `levels` deep.
 fn nested(levels: usize, is_object: bool, inner: &str) -> String {
     let (begin, end) = if is_object { (r#"{"a":"#, "}") } else { ("[", "]") };
     format!("{}{inner}{}", begin.repeat(levels), end.repeat(levels))
 }
 
-/// A custom object of so many levels.
+/// A custom object that is nested `levels` deep.
 fn boat(name: &str, levels: usize, is_object: bool, inner: &str) -> String {
     let deep = nested(levels - 3, is_object, inner);
     format!(
@@ -150,14 +156,14 @@ fn boat(name: &str, levels: usize, is_object: bool, inner: &str) -> String {
     )
 }
 
-/// On a runtime as an embedding program might have it.
+/// Runs a test on a runtime with default stacks, as an embedding program may have it.
 fn run<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(test());
 }
 
 #[test]
-fn deep_custom_objects_take_every_verb() {
+fn every_verb_on_deep_custom_object_succeeds() {
     run(async || {
         let cluster = Cluster::start().await;
         for is_object in [true, false] {
@@ -180,7 +186,7 @@ async fn every_verb(cluster: &Cluster, is_object: bool) {
     let event = events.try_next().await.unwrap().unwrap();
     assert!(event.starts_with(r#"{"type":"ADDED""#) && event.contains(&deep));
 
-    // Reading.
+    // Reads.
     let json = cluster.get(&one, JSON).await.expect(200);
     json.contains(&deep);
     cluster.get(&format!("{one}?pretty=true"), JSON).await.expect(200).contains("\"deep\": ");
@@ -199,7 +205,7 @@ async fn every_verb(cluster: &Cluster, is_object: bool) {
     }
     cluster.get(&format!("{BOATS}?fieldSelector=metadata.name%3Da"), JSON).await.expect(200).contains(&deep);
 
-    // Changing.
+    // Updates and patches.
     let second = boat("a", LEVELS, is_object, "2");
     let update = format!("{one}?fieldManager=second");
     cluster.put(&update, JSON, &second).await.expect(200).contains("\"second\"");
@@ -215,7 +221,7 @@ async fn every_verb(cluster: &Cluster, is_object: bool) {
         .await
         .expect(200);
 
-    // Applying.
+    // Server-side apply.
     let apply = format!("{one}?fieldManager=third");
     cluster.patch(&apply, APPLY, &second).await.expect(409).contains("conflict");
     cluster.patch(&format!("{apply}&force=true"), APPLY, &second).await.expect(200).contains("\"third\"");
@@ -225,7 +231,7 @@ async fn every_verb(cluster: &Cluster, is_object: bool) {
     cluster.patch(&apply, APPLY, bare).await.expect(200).contains(&deep);
     cluster.patch(&format!("{one}?fieldManager=kubectl"), APPLY, &second).await.expect(409);
 
-    // An object that was written as YAML, and the last of the old one.
+    // Creation in YAML, and deletion.
     let other = boat("b", LEVELS, is_object, "1");
     cluster.send("POST", BOATS, (YAML, YAML), &*other).await.expect(201);
     cluster.delete(&one, json!({})).await.expect(200);
@@ -241,7 +247,7 @@ async fn every_verb(cluster: &Cluster, is_object: bool) {
 }
 
 #[test]
-fn deep_owner_and_dependent_are_collected() {
+fn deep_owner_and_dependent_are_garbage_collected() {
     run(async || {
         let cluster = Cluster::start().await;
         let owner = cluster.post(BOATS, &boat("owner", LEVELS, true, "1")).await.expect(201);
@@ -267,10 +273,10 @@ fn deep_owner_and_dependent_are_collected() {
 }
 
 #[test]
-fn namespace_with_deep_objects_is_emptied() {
+fn namespace_with_deep_objects_is_deleted() {
     run(async || {
         let cluster = Cluster::start().await;
-        // A set of fields that no schema bounds, in an object that a controller reads.
+        // managedFields are not limited by a schema, and the namespace controller reads the object.
         let fields = nested(2_000, true, "{}").replace("\"a\"", "\"f:a\"");
         let entry = format!(
             r#"{{"manager":"m","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{fields}}}"#
@@ -288,7 +294,7 @@ fn namespace_with_deep_objects_is_emptied() {
 }
 
 #[test]
-fn deep_raw_extension_is_kept_in_json_and_protobuf() {
+fn deep_raw_extension_round_trips_in_json_and_protobuf() {
     run(async || {
         let cluster = Cluster::start().await;
         let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
@@ -316,7 +322,7 @@ fn deep_raw_extension_is_kept_in_json_and_protobuf() {
 }
 
 #[test]
-fn policies_see_deep_objects() {
+fn policy_evaluates_deep_object() {
     run(async || {
         let cluster = Cluster::start().await;
         let rules = json!([{"apiGroups": ["example.com"], "apiVersions": ["*"], "resources": ["boats"], "operations": ["UPDATE"]}]);
@@ -341,7 +347,7 @@ fn policies_see_deep_objects() {
 }
 
 #[test]
-fn one_level_too_many_is_rejected() {
+fn object_one_level_above_limit_is_rejected() {
     run(async || {
         let cluster = Cluster::start().await;
         let deepest = boat("a", MAX_LEVELS, true, "1");
@@ -357,7 +363,7 @@ fn one_level_too_many_is_rejected() {
         let deeper = nested(MAX_LEVELS, true, "1");
         let merge = cluster.patch(&format!("{BOATS}/a"), MERGE, &format!(r#"{{"spec":{deeper}}}"#)).await;
         merge.expect(400).contains("exceeded max depth");
-        // A patch that makes an object too deep.
+        // The patch is within the limit, but its result is not.
         let half = nested(MAX_LEVELS / 2, true, "{}");
         let into = "/a".repeat(MAX_LEVELS / 2 - 3);
         let operations = format!(
@@ -382,8 +388,8 @@ fn body_of_brackets_only_is_rejected() {
                     JSON | YAML => ("POST", BOATS.to_owned()),
                     _ => ("PATCH", format!("{BOATS}/a?fieldManager=m")),
                 };
-                let answer = cluster.send(method, &path, (media, JSON), &*body).await;
-                assert!(matches!(answer.code, 400 | 413), "{media} {}", answer.summary());
+                let response = cluster.send(method, &path, (media, JSON), &*body).await;
+                assert!(matches!(response.code, 400 | 413), "{media} {}", response.summary());
             }
         }
         cluster.handle.shutdown().await;

@@ -64,7 +64,7 @@ impl<T> ParseCache<T> {
     }
 }
 
-/// Frees trees where there is room for the recursion: the last owner may be a thread of the embedding program.
+/// Drops the cached objects on the deep stack, because the last owner may be a thread of the embedding program.
 impl<T> Drop for ParseCache<T> {
     fn drop(&mut self) {
         let generations = self.generations.get_mut().unwrap_or_else(PoisonError::into_inner);

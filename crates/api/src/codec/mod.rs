@@ -69,7 +69,7 @@ impl TypeMeta {
     }
 }
 
-/// Runs a test that recurses as deep as values may be nested, on a stack as large as that of requests.
+/// Runs a test that recurses over values of the maximum depth, on a stack as large as that of requests.
 #[cfg(test)]
 fn on_large_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(256 << 20).spawn(test).expect("a thread");

@@ -25,11 +25,11 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// get new requests.
 const SHUTDOWN_CHECK: &str = "shutdown";
 
-/// The check of the store, which kube-apiserver calls [`STORE_IN_KUBERNETES`].
+/// The health check of the store. [`STORE_CHECK_ALIAS`] is its name in kube-apiserver.
 const STORE_CHECK: &str = "store";
 
-/// The name by which probes and clients of Kubernetes ask for, or exclude, the check of the store.
-const STORE_IN_KUBERNETES: &str = "etcd";
+/// The name of the store's check in kube-apiserver, accepted in paths and in `exclude`.
+const STORE_CHECK_ALIAS: &str = "etcd";
 
 /// Why a check failed, and which probes fail with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,9 +99,9 @@ impl HealthChecks {
         report
     }
 
-    /// The name of a check here, by its name here or in Kubernetes.
+    /// Resolves the alias of a check to its name.
     pub(crate) fn canonical_name(name: &str) -> &str {
-        if name == STORE_IN_KUBERNETES { STORE_CHECK } else { name }
+        if name == STORE_CHECK_ALIAS { STORE_CHECK } else { name }
     }
 
     /// Runs one check and returns the reason of its failure, if it failed; `None` if the probe has no such check.

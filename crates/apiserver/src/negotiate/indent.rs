@@ -1,11 +1,11 @@
 //! JSON for people.
 
-/// The largest indentation, in levels. An object of 3 MiB can have 400 000 fields that lie thousands of levels deep, and
-/// each is on a line of its own.
+/// Maximum indentation, in levels. An object of 3 MiB can have 400 000 fields that are nested thousands of levels deep, each
+/// on a line of its own.
 const MAX_INDENT: usize = 64;
 
-/// Indents JSON by two spaces, as Go's `MarshalIndent` does, in the order in which it is. What is nested deeper than
-/// [`MAX_INDENT`] is not indented further.
+/// Indents JSON by two spaces, as Go's `MarshalIndent` does, and keeps the order of keys. Levels below [`MAX_INDENT`] are not
+/// indented further.
 pub(super) fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);
     let mut depth = 0_usize;
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn indentation_does_not_grow_with_the_depth_of_hostile_objects() {
+    fn indentation_of_deep_object_is_bounded() {
         let json = format!("{}{}1{}", "[".repeat(5_000), "1,".repeat(5_000), "]".repeat(5_000));
         let indented = indent(json.as_bytes());
         assert!(indented.len() < 5 * 1024 * 1024, "{}", indented.len());

@@ -1,4 +1,4 @@
-//! The memory of a stack, and the call on it.
+//! The memory of a stack, and calls on it.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,20 +7,20 @@ use std::thread::Result;
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
-/// Address space of a stack: 25 KiB for each of 10 000 levels. Without optimization the most expensive level, one of
-/// YAML, takes 9 KiB; with it, less than 2 KiB.
+/// Address space of a stack: 25 KiB for each of 10 000 levels. Without optimization, the most expensive level, one of
+/// YAML, takes 9 KiB; with optimization, less than 2 KiB.
 pub const STACK_BYTES: usize = 256 << 20;
 
-/// The part at the low end that nothing can be written to, so that a recursion without end is a fault, as on the stack
-/// of a thread, and does not write into other memory. Frames are smaller than this.
+/// Size of the guard at the low end. Access to it is a fault, so that an infinite recursion crashes, as on the stack of a
+/// thread, and does not overwrite other memory. Frames are smaller than the guard.
 const GUARD_BYTES: usize = 1 << 20;
 
-/// The part at the high end that is used all the time, and that [`Stack::trim`] leaves alone.
+/// Size of the part at the high end that every call uses, so that [`Stack::trim`] keeps its pages.
 const BUSY_BYTES: usize = 1 << 20;
 
-/// A stack. It is mapped until it is dropped.
+/// A mapped stack, unmapped on drop.
 pub(super) struct Stack {
-    /// The lowest address, of the guard.
+    /// The lowest address, which is that of the guard.
     base: *mut c_void,
 }
 
@@ -28,15 +28,15 @@ impl Stack {
     /// Maps a stack.
     pub(super) fn new() -> Self {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // The kernel need not set memory aside for all of it.
+        // The kernel does not have to reserve memory for all of it.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address that the kernel chooses changes no memory that is in use.
+        // SAFETY: a new mapping at an address chosen by the kernel changes no memory in use.
         let mapped = unsafe { mmap_anonymous(ptr::null_mut(), STACK_BYTES, protection, flags) };
         let base = mapped.unwrap_or_else(|error| {
             panic!("cannot map {STACK_BYTES} bytes of address space for a stack: {error} (is it limited by ulimit -v?)")
         });
         let stack = Self { base };
-        // SAFETY: the range is the beginning of the mapping made above, and nothing refers to it yet.
+        // SAFETY: the range is the beginning of the mapping made above, and no reference to it exists.
         let guarded = unsafe { mprotect(base, GUARD_BYTES, MprotectFlags::empty()) };
         guarded.unwrap_or_else(|error| panic!("cannot protect the end of a stack: {error}"));
         stack.use_small_pages();
@@ -46,29 +46,29 @@ impl Stack {
     /// Calls `work` on this stack, and returns its result or its panic.
     pub(super) fn call<R>(&mut self, work: impl FnOnce() -> R) -> Result<R> {
         let work = || catch_unwind(AssertUnwindSafe(work));
-        // SAFETY: the range is mapped for reading and writing but for the guard at its end, its bounds are multiples of
-        // the size of a page and less than `isize::MAX`, and `&mut self` says that nothing else runs on it. No panic
-        // unwinds beyond the stack, because all are caught.
+        // SAFETY: the range is mapped readable and writable except for the guard at its low end, its bounds are multiples
+        // of the page size, its size is less than `isize::MAX`, and `&mut self` guarantees that no other call runs on it.
+        // No panic unwinds beyond the stack, because all are caught.
         unsafe { psm::on_stack(self.base.cast(), STACK_BYTES, work) }
     }
 
-    /// Gives the pages back that are seldom used. The stack must not be in use, which `&mut self` says.
+    /// Returns rarely used pages to the kernel. `&mut self` guarantees that no call runs on the stack.
     pub(super) fn trim(&mut self) {
         let bytes = STACK_BYTES - GUARD_BYTES - BUSY_BYTES;
-        // SAFETY: the range is within the mapping, below all that the next call touches first. Nothing is stored on a
-        // stack that is not in use, so that its content may be lost.
+        // SAFETY: the range is within the mapping. A stack that is not in use has no content, so its pages may be
+        // discarded.
         let trimmed = unsafe { madvise(self.base.byte_add(GUARD_BYTES), bytes, DISCARD) };
-        // It is advice: without it the pages stay.
-        let _is_taken = trimmed.is_ok();
+        // A failure is harmless: the pages stay.
+        let _is_applied = trimmed.is_ok();
     }
 
-    /// A huge page would take 2 MiB for the first kilobytes.
+    /// Disables huge pages: one would take 2 MiB for the first kilobytes.
     #[cfg(target_os = "linux")]
     fn use_small_pages(&self) {
         // SAFETY: the range is the mapping of this stack; the advice changes no content.
         let advised = unsafe { madvise(self.base, STACK_BYTES, Advice::LinuxNoHugepage) };
-        // A kernel without huge pages does not know it.
-        let _is_taken = advised.is_ok();
+        // A kernel without huge pages rejects this advice, which is harmless.
+        let _is_applied = advised.is_ok();
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -82,7 +82,7 @@ const DISCARD: Advice = Advice::DontNeed;
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: the mapping is that of `new`, nothing runs on it any more, and nothing can refer to what was on it.
+        // SAFETY: `new` made this mapping, no call runs on it, and no reference into it exists.
         let unmapped = unsafe { munmap(self.base, STACK_BYTES) };
         debug_assert_eq!(unmapped, Ok(()));
     }

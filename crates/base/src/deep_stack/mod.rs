@@ -1,13 +1,12 @@
 //! A large stack for code that recurses over values.
 //!
-//! Objects may be nested as deep as kube-apiserver allows (10 000 levels), and everything that reads, compares, copies
-//! or frees a tree recurses once per level. The stacks of threads are too small for that, and in a library their size is
-//! the choice of whoever made the runtime. So requests, response bodies and tasks run on a stack of our own: [`run`]
-//! switches to it for one call, and [`OnDeepStack`] for each poll of a future and for its drop.
+//! Objects may be nested 10 000 levels deep, as in kube-apiserver, and all code that reads, compares, copies or drops a
+//! tree recurses once per level. The stacks of threads are too small for that, and the embedding program, which owns the
+//! runtime, chooses their size. So requests, response bodies and tasks run on a stack of our own: [`run`] switches to it
+//! for one call, and [`OnDeepStack`] for each poll of a future and for its drop.
 //!
 //! Each thread that runs such code keeps one stack of [`STACK_BYTES`] of address space, of which the kernel provides
-//! only the pages that are touched. Switching costs some nanoseconds; a call from code that is on the stack already
-//! costs a look at a flag.
+//! only the pages that are touched. A switch costs some nanoseconds; a nested call only checks a flag.
 
 #[expect(unsafe_code, reason = "switching to another stack, and the system calls that provide it")]
 mod memory;
@@ -21,14 +20,14 @@ use memory::Stack;
 
 pub use memory::STACK_BYTES;
 
-/// After so many uses the pages that only a deep value has touched go back to the kernel. Often enough that they do not
-/// stay for long, seldom enough that the system call does not count.
+/// Number of uses after which pages that only a deep value has touched are returned to the kernel. It is small enough to
+/// release them soon, and large enough that the cost of the system call is negligible.
 const USES_BETWEEN_TRIMS: u32 = 4096;
 
 thread_local! {
-    /// Whether this thread is on its deep stack now.
+    /// Whether this thread is running on its deep stack.
     static IS_DEEP: Cell<bool> = const { Cell::new(false) };
-    /// The stack of this thread while it is not in use; none before the first use.
+    /// The stack of this thread while no call runs on it; none before the first use.
     static IDLE: Cell<Option<Stack>> = const { Cell::new(None) };
     static USES: Cell<u32> = const { Cell::new(0) };
 }
@@ -36,7 +35,7 @@ thread_local! {
 /// Runs `work` on the deep stack of this thread.
 ///
 /// # Panics
-/// If `work` does, or if the system refuses the memory of the stack.
+/// If `work` panics, or if the system cannot provide the memory of the stack.
 pub fn run<R>(work: impl FnOnce() -> R) -> R {
     if IS_DEEP.get() {
         return work();
@@ -44,12 +43,12 @@ pub fn run<R>(work: impl FnOnce() -> R) -> R {
     let mut work = Some(work);
     let mut result = None;
     switch(&mut || result = work.take().map(|work| work()));
-    result.expect("the stack runs what it is given once, or passes on its panic")
+    result.expect("`switch` calls its argument once, or panics")
 }
 
-/// The part of [`run`] that is the same for all types.
+/// The non-generic part of [`run`].
 fn switch(work: &mut dyn FnMut()) {
-    // A thread that is ending has no place for a stack any more, and frees this one afterwards.
+    // The thread-local is gone while the thread exits; then a new stack is mapped and unmapped afterwards.
     let mut stack = IDLE.try_with(Cell::take).ok().flatten().unwrap_or_else(Stack::new);
     IS_DEEP.set(true);
     let outcome = stack.call(work);
@@ -59,19 +58,20 @@ fn switch(work: &mut dyn FnMut()) {
     if uses.is_multiple_of(USES_BETWEEN_TRIMS) {
         stack.trim();
     }
-    // Drops it where the thread is ending.
+    // Unmaps the stack if the thread is exiting.
     let _is_kept = IDLE.try_with(|idle| idle.set(Some(stack)));
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }
 }
 
-/// A value that is dropped on the deep stack and, if it is a future, polled there.
+/// A value that is dropped on the deep stack. If it is a future, it is also polled there.
 #[derive(Debug)]
 pub struct OnDeepStack<T>(Option<T>);
 
-/// Why the value is there: only [`OnDeepStack::into_inner`] and the drop take it, and nothing comes after them.
-const TAKEN_AT_THE_END: &str = "the value is taken at the end only";
+/// Panic message for a missing value, which is a bug: only [`OnDeepStack::into_inner`] and the drop take the value, and both
+/// end the wrapper.
+const VALUE_MISSING: &str = "only `into_inner` and `drop` take the value";
 
 impl<T> OnDeepStack<T> {
     /// Wraps a value.
@@ -79,19 +79,19 @@ impl<T> OnDeepStack<T> {
         Self(Some(value))
     }
 
-    /// The value.
+    /// Borrows the value.
     pub fn value(&self) -> &T {
-        self.0.as_ref().expect(TAKEN_AT_THE_END)
+        self.0.as_ref().expect(VALUE_MISSING)
     }
 
-    /// The value, to change it.
+    /// Borrows the value mutably.
     pub fn value_mut(&mut self) -> &mut T {
-        self.0.as_mut().expect(TAKEN_AT_THE_END)
+        self.0.as_mut().expect(VALUE_MISSING)
     }
 
-    /// The value, which the caller drops.
+    /// Unwraps the value. The caller must drop it on the deep stack.
     pub fn into_inner(mut self) -> T {
-        self.0.take().expect(TAKEN_AT_THE_END)
+        self.0.take().expect(VALUE_MISSING)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Recursion that the stack of a thread has no room for.
+//! Recursion that overflows the stack of a thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::Task;
 
-/// Recurses so often that a thread's own stack would not suffice.
+/// Number of recursions that overflows a thread's own stack.
 const DEEP: usize = 100_000;
 
 #[inline(never)]
@@ -15,7 +15,7 @@ fn recurse(levels: usize) -> usize {
     if levels == 0 { 0 } else { frame.len() / 64 + recurse(levels - 1) }
 }
 
-/// Recurses when it is dropped.
+/// A value that recurses when it is dropped.
 struct DeepDrop(Arc<AtomicUsize>);
 
 impl Drop for DeepDrop {
@@ -25,13 +25,13 @@ impl Drop for DeepDrop {
 }
 
 #[test]
-fn call_has_room_for_deep_recursion() {
+fn run_allows_deep_recursion() {
     assert_eq!(run(|| recurse(DEEP)), DEEP);
-    assert_eq!(run(|| run(|| recurse(DEEP))), DEEP, "a call within a call");
+    assert_eq!(run(|| run(|| recurse(DEEP))), DEEP, "a nested call");
 }
 
 #[test]
-fn panic_reaches_the_caller_and_the_stack_is_used_again() {
+fn panic_propagates_to_caller_and_stack_is_reused() {
     let panic = std::panic::catch_unwind(|| run(|| panic!("below"))).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"below"));
     assert!(!IS_DEEP.get());
@@ -39,7 +39,7 @@ fn panic_reaches_the_caller_and_the_stack_is_used_again() {
 }
 
 #[test]
-fn value_is_dropped_on_the_deep_stack() {
+fn wrapped_value_is_dropped_on_deep_stack() {
     let dropped = Arc::new(AtomicUsize::new(0));
     drop(OnDeepStack::new(DeepDrop(dropped.clone())));
     assert_eq!(dropped.load(Ordering::Relaxed), DEEP);
@@ -49,7 +49,7 @@ fn value_is_dropped_on_the_deep_stack() {
 }
 
 #[test]
-fn stack_is_trimmed_and_goes_on() {
+fn trimmed_stack_is_usable() {
     for _ in 0..=USES_BETWEEN_TRIMS {
         run(|| ());
     }
@@ -61,7 +61,7 @@ fn stack_is_trimmed_and_goes_on() {
 }
 
 #[test]
-fn thread_that_ends_can_use_the_stack_in_its_destructors() {
+fn run_in_thread_local_destructor_succeeds() {
     struct AtExit(Arc<AtomicUsize>);
     impl Drop for AtExit {
         fn drop(&mut self) {
@@ -80,13 +80,13 @@ fn thread_that_ends_can_use_the_stack_in_its_destructors() {
 }
 
 #[tokio::test]
-async fn tasks_run_on_the_deep_stack() {
+async fn task_runs_on_deep_stack() {
     assert_eq!(Task::spawn("deep", async { recurse(DEEP) }).await.unwrap(), DEEP);
     assert_eq!(Task::spawn_blocking("deep", || recurse(DEEP)).await.unwrap(), DEEP);
 }
 
 #[tokio::test]
-async fn tasks_that_are_cancelled_drop_what_they_hold_on_the_deep_stack() {
+async fn cancelled_task_drops_its_state_on_deep_stack() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let held = DeepDrop(dropped.clone());
     let task = Task::spawn("endless", async move {
@@ -101,7 +101,7 @@ async fn tasks_that_are_cancelled_drop_what_they_hold_on_the_deep_stack() {
 }
 
 #[tokio::test]
-async fn result_that_nobody_takes_is_dropped_on_the_deep_stack() {
+async fn unread_task_result_is_dropped_on_deep_stack() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let result = dropped.clone();
     drop(Task::spawn("finished", async move { DeepDrop(result) }));

@@ -34,12 +34,12 @@ impl Conflicts {
         Self(by_manager)
     }
 
-    /// Whether there are none.
+    /// Whether there is no conflict.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The conflicts without those about these fields.
+    /// Returns the conflicts that concern other fields than `allowed`.
     #[must_use]
     pub(super) fn without(mut self, allowed: &FieldSet) -> Self {
         self.0.retain_mut(|(_, fields)| {

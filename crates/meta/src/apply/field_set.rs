@@ -262,7 +262,7 @@ impl FieldSet {
         self.paths_within(&mut unlimited)
     }
 
-    /// The first of all fields, as long as their steps together are not more than `steps_left`, which is reduced by them.
+    /// Returns the first members whose paths together have at most `steps_left` steps, and subtracts these steps.
     pub(super) fn paths_within(&self, steps_left: &mut usize) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut paths, steps_left);

@@ -78,7 +78,7 @@ fn descend<'a>(value: Cow<'a, Value>, found: &mut Values<'a>) -> EvalResult<()> 
         return Ok(());
     }
     if found.len() == MAX_VALUES {
-        return failure(format!("the path leads to more than {MAX_VALUES} values"));
+        return failure(format!("the path matches more than {MAX_VALUES} values"));
     }
     found.push(value);
     parts.into_iter().try_for_each(|part| descend(part, found))

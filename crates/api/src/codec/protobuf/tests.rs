@@ -266,7 +266,7 @@ fn check_depth_and_size() {
     let schema =
         types().named("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps").unwrap();
     let nested = |depth: usize| {
-        // A field that is skipped, so that the budget of the body suffices for the tree.
+        // An unknown field is skipped, but increases the memory budget, which depends on the size of the body.
         let mut innermost = Vec::new();
         wire::write_bytes(&mut innermost, 1000, &[0; 100_000]);
         (0..depth).fold(innermost, |inner, _| {

@@ -17,8 +17,8 @@ use crate::codec::error::{DecodeError, Problem, Quoted};
 use crate::codec::json::MAX_DEPTH;
 use crate::codec::text::lossy;
 
-/// Maximum nesting of flow style in the scanner. The scanner is ahead of the parser by one simple key at most, which has
-/// 1024 characters; the parser enforces the limit of documents.
+/// Maximum nesting depth of flow collections in the scanner. The scanner is ahead of the parser by at most one simple key,
+/// which has up to 1024 characters; the parser enforces [`MAX_DEPTH`].
 const FLOW_LIMIT: usize = 2 * MAX_DEPTH;
 
 /// Memory of a duplicate key: its line, and its slot in a growing list.

@@ -131,7 +131,7 @@ fn document_whose_json_would_be_too_long_is_rejected() {
 }
 
 #[test]
-fn nested_deeper_than_json_is_rejected_without_recursion() {
+fn document_nested_deeper_than_json_is_rejected_without_recursion() {
     on_large_stack(check_depth);
 }
 
@@ -147,7 +147,7 @@ fn check_depth() {
 }
 
 #[test]
-fn text_of_a_deep_value_is_read_again_and_not_indented_without_bound() {
+fn deep_value_round_trips_with_bounded_indentation() {
     on_large_stack(|| {
         let mut value = json!([vec![1; 5_000], {"a": "- b", "c": [], "d": {}}]);
         for level in 0..5_000 {

@@ -1,13 +1,13 @@
-//! Encodes a tree in block style, with keys in the order of the tree, which is ascending. Deeply nested values are
-//! written in flow style.
+//! Encodes a tree in block style, keys in the order of the tree, which is ascending. Deeply nested values are written in
+//! flow style.
 
 use coracle_meta::go_json;
 use serde_json::{Map, Value};
 
 use super::resolve::{self, Resolved};
 
-/// The largest indentation, in spaces. An object of 3 MiB can have 400 000 fields that lie thousands of levels deep, and
-/// each line of block style begins with two spaces for each level. What lies deeper is written as JSON, which is YAML too.
+/// Maximum indentation, in spaces. An object of 3 MiB can have 400 000 fields that are nested thousands of levels deep, and
+/// each line of block style begins with two spaces for each level. Deeper values are written as JSON, which is also YAML.
 const MAX_INDENT: usize = 128;
 
 pub(super) fn document(value: &Value) -> String {
@@ -82,7 +82,7 @@ fn scalar(out: &mut String, value: &Value) {
         Value::Number(number) if number.is_f64() => {
             out.push_str(&go_json::general_text(number.as_f64().unwrap_or_default()));
         }
-        // Other numbers, literals, empty lists and objects and deeply nested ones are written as in JSON.
+        // Other numbers, booleans, null, and empty or deeply nested lists and objects are written as in JSON.
         other => out.push_str(&other.to_string()),
     }
 }
