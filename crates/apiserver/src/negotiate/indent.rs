@@ -1,11 +1,11 @@
-//! JSON for people.
+//! Indentation of JSON.
 
-/// The largest indentation, in levels. An object of 3 MiB can have 400 000 fields that lie thousands of levels deep, and
-/// each is on a line of its own.
+/// The largest indentation, in levels. An object of 3 MiB can have 400 000 fields that lie thousands of levels deep,
+/// and each is on a line of its own.
 const MAX_INDENT: usize = 64;
 
-/// Indents JSON by two spaces, as Go's `MarshalIndent` does, in the order in which it is. What is nested deeper than
-/// [`MAX_INDENT`] is not indented further.
+/// Indents JSON by two spaces, as Go's `MarshalIndent` does. Keeps the order of fields. Values nested deeper than
+/// [`MAX_INDENT`] are not indented further.
 pub(super) fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);
     let mut depth = 0_usize;
@@ -49,7 +49,7 @@ fn line(out: &mut Vec<u8>, depth: usize) {
     out.extend(std::iter::repeat_n(b' ', 2 * depth.min(MAX_INDENT)));
 }
 
-/// Where a string ends whose first character is at `at`, its quotes included.
+/// Returns the offset after the closing quote of a string whose first character is at `at`.
 fn string_end(json: &[u8], mut at: usize) -> usize {
     while let Some(&byte) = json.get(at) {
         match byte {

@@ -69,7 +69,7 @@ impl ResourceRequest {
                 let options = WatchOptions { selection, after };
                 stream.watch = Some(self.begin_watch(options).await?);
             }
-            // Sent as an event: for the client, the stream has begun.
+            // Sent as an ERROR event within the stream, not as the response.
             Err(error @ Error::TooLargeRevision { .. }) => stream.fail(error),
             Err(error) => return Err(error.into()),
         }
