@@ -1,4 +1,4 @@
-//! The `Accept` header: which of the forms we have the client wants.
+//! Negotiation of the response format from the `Accept` header.
 
 use coracle_meta::status::Status;
 use coracle_meta::table::{IncludeObject, META_V1, META_V1BETA1};
@@ -7,7 +7,7 @@ use http::{HeaderMap, header};
 use crate::options::{Query, is_go_true};
 use crate::status::Refusal;
 
-/// How an answer is written down.
+/// The serialization of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
@@ -16,10 +16,9 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// In the order in which they are offered.
+    /// All forms in order of preference, for clauses that match several.
     const ALL: [Form; 3] = [Form::Json, Form::Yaml, Form::Protobuf];
 
-    /// The media type.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
             Form::Json => "application/json",
@@ -29,47 +28,47 @@ impl Form {
     }
 }
 
-/// What of an object is told.
+/// The representation of an object in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// All of it.
+    /// The whole object.
     Object,
-    /// A row of a table.
+    /// A row of a `Table`.
     Table,
-    /// Its metadata.
+    /// Only its metadata (`PartialObjectMetadata`).
     Metadata,
-    /// The metadata of the objects of a list.
+    /// Only the metadata of the objects of a list (`PartialObjectMetadataList`).
     MetadataList,
 }
 
-/// What the client wants.
+/// The negotiated format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseFormat {
     pub(crate) form: Form,
     pub(crate) shape: Shape,
-    /// The version of tables and metadata.
+    /// The API version of `Table` and `PartialObjectMetadata`.
     pub(crate) meta_version: &'static str,
-    /// What stands in the rows of a table.
+    /// The part of an object that is included in its row of a table.
     pub(crate) include: IncludeObject,
-    /// JSON for people.
+    /// True for indented JSON.
     pub(crate) pretty: bool,
-    /// Whether large answers may be compressed.
+    /// True if the client accepts gzip, which compresses large responses.
     pub(crate) gzip: bool,
-    /// Discovery in its newer form.
+    /// True for aggregated discovery.
     pub(crate) aggregated: bool,
 }
 
-/// What a refusal names.
+/// Media types that the error 406 lists.
 pub(crate) const OFFERED: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-/// What a refusal of a watch names.
+/// Media types that the error 406 of a watch lists.
 const OFFERED_STREAMS: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
-/// Programs that people look at: they get JSON with line breaks.
+/// Prefixes of the user agents of interactive clients, which get indented JSON by default.
 const PRETTY_AGENTS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// What a clause of the header asks to be made of an object.
+/// The kind to which a clause of the header requests that the object is converted (`as`, `g` and `v`).
 #[derive(Clone, Copy, Default)]
 struct Conversion<'a> {
     kind: &'a str,
@@ -85,19 +84,19 @@ struct Clause<'a> {
     parameters: &'a str,
 }
 
-/// What one clause amounts to.
+/// A form that satisfies a clause, with the parameters of the clause.
 struct Choice<'a> {
     form: Form,
     conversion: Option<Conversion<'a>>,
     pretty: bool,
 }
 
-/// The headers of a request that decide the format of its response, kept for errors.
+/// The headers that determine the format of a response, kept for the encoding of errors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AcceptHeaders(HeaderMap);
 
 impl AcceptHeaders {
-    /// Shares the values of the headers and copies none.
+    /// Clones the headers; their values are shared and not copied.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut kept = HeaderMap::new();
         for name in [header::ACCEPT, header::ACCEPT_ENCODING, header::USER_AGENT] {
@@ -108,28 +107,28 @@ impl AcceptHeaders {
         Self(kept)
     }
 
-    /// The format of an error; `None` if the client accepts none that is served.
+    /// Returns the format of an error; `None` if the client accepts no served format.
     pub(crate) fn error_format(&self, raw_query: &str) -> Option<ResponseFormat> {
         let query = if raw_query.contains("pretty") { raw_query } else { "" };
         ResponseFormat::of_refusal(&self.0, Query::parse(query).text("pretty"))
     }
 }
 
-/// What a path has to offer.
+/// The representations that a path offers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
-    /// Whether it leads to many objects.
+    /// True if the path is that of a collection.
     pub(crate) collection: bool,
-    /// Whether it is a route of its own.
+    /// True if kube-apiserver has a route for the path, whose router checks the `Accept` header as well.
     pub(crate) routed: bool,
-    /// Whether what it answers has a form in protobuf.
+    /// True if the response has a protobuf type.
     pub(crate) protobuf: bool,
-    /// Whether what it answers can be shown as a table.
+    /// True if the response can be a table.
     pub(crate) tables: bool,
 }
 
 impl ResponseFormat {
-    /// What is wanted of a resource.
+    /// Negotiates the format of a response with resources.
     pub(crate) fn of_resource(headers: &HeaderMap, query: &Query, offer: Offer) -> Result<Self, Refusal> {
         let accept = accept(headers);
         if offer.routed {
@@ -166,12 +165,12 @@ impl ResponseFormat {
         })
     }
 
-    /// What is wanted of a watch, which is refused where there is no way to frame events.
+    /// Returns the format of a watch. Rejects YAML, which has no framing for events.
     pub(crate) fn of_stream(self) -> Result<Self, Refusal> {
         if self.form == Form::Yaml { Err(Status::not_acceptable(&OFFERED_STREAMS).into()) } else { Ok(self) }
     }
 
-    /// The format of a discovery document. Only some paths have the aggregated one.
+    /// Negotiates the format of a discovery document. Only some paths offer aggregated discovery.
     pub(crate) fn of_discovery(headers: &HeaderMap, offers_aggregated: bool) -> Result<Self, Refusal> {
         let aggregated = |conversion: Conversion<'_>| {
             offers_aggregated
@@ -189,13 +188,13 @@ impl ResponseFormat {
         Ok(Self { aggregated: choice.conversion.is_some(), ..plain })
     }
 
-    /// In which form a refusal is told; `None` if in none of those the client accepts.
+    /// Negotiates the format of an error; `None` if the client accepts no served format.
     pub(crate) fn of_refusal(headers: &HeaderMap, pretty: &str) -> Option<Self> {
         let choice = choose(accept(headers), |choice| choice.conversion.is_none())?;
         Some(Self::plain(choice.form, choice.pretty || prettily(headers, pretty), headers))
     }
 
-    /// JSON for people, whatever the client accepts.
+    /// Indented JSON, regardless of the `Accept` header.
     pub(crate) fn indented_json() -> Self {
         Self::plain(Form::Json, true, &HeaderMap::new())
     }
@@ -217,7 +216,7 @@ fn accept(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// The router's own look at the header for a resource.
+/// Rejects a request for a resource whose `Accept` header matches no media type of its route.
 fn check_offered(headers: &HeaderMap, collection: bool) -> Result<(), Refusal> {
     let mut offered = OFFERED.to_vec();
     if collection {
@@ -226,8 +225,8 @@ fn check_offered(headers: &HeaderMap, collection: bool) -> Result<(), Refusal> {
     check_representation(headers, &offered)
 }
 
-/// Rejects a request that accepts none of the representations of its route, as kube-apiserver's router does. It knows no
-/// `application/*`.
+/// Rejects a request that accepts none of the representations of its route, as kube-apiserver's router does. The
+/// router does not support `application/*`.
 pub(crate) fn check_representation(headers: &HeaderMap, offered: &[&str]) -> Result<(), Refusal> {
     let accept = accept(headers);
     let fits = |clause: &str| {
@@ -240,7 +239,7 @@ pub(crate) fn check_representation(headers: &HeaderMap, offered: &[&str]) -> Res
     Err(Refusal::not_representable(offered))
 }
 
-/// The first clause that can be fulfilled, the preferred ones first.
+/// Returns the first choice that is allowed, in order of quality and then of specificity.
 fn choose<'a>(accept: &'a str, allowed: impl Fn(&Choice<'a>) -> bool) -> Option<Choice<'a>> {
     if accept.is_empty() {
         return Some(Choice { form: Form::Json, conversion: None, pretty: false });
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_get_the_first_of_their_wishes_that_we_have() {
+    fn accept_header_selects_the_first_served_format() {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(wanted(kubectl).map(|format| format.shape), Some(Shape::Table));
         let typed = "application/vnd.kubernetes.protobuf,application/json";
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn discovery_has_a_newer_form() {
+    fn aggregated_discovery_is_returned_only_where_offered() {
         let mut headers = HeaderMap::new();
         let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
         headers.insert(header::ACCEPT, accept.parse().unwrap());

@@ -1,4 +1,4 @@
-//! Bodies of requests.
+//! Decoding of request bodies.
 
 use coracle_api::codec::{DecodeBudget, DecodeError, Decoded, Target, TypeMeta, json, protobuf, yaml};
 use coracle_api::schema::{TypeId, types};
@@ -11,25 +11,26 @@ use crate::discovery::group_version;
 use crate::options::FieldValidation;
 use crate::status::Refusal;
 
-/// What a body may be.
+/// Supported media types of bodies.
 const ACCEPTED: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// The kind of the body of a deletion.
 const DELETE_OPTIONS: &str = "DeleteOptions";
 
-/// How much of a body that cannot be read is shown.
+/// Bytes of a body that the error about an undecodable body shows.
 const SUMMARY_BYTES: usize = 30;
 
-/// How much of an object an error shows that upstream lets repeat it as a whole. People read less, and an object of
-/// megabytes would be in memory several times while the answer is written.
+/// Bytes of an object that an error shows where kube-apiserver repeats the whole object. This is more than a person
+/// reads, and an object of megabytes would be in memory several times while the response is written.
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
 
-/// What a body is read as.
+/// The kind and form into which a body is decoded.
 pub(crate) struct Decoding<'a> {
     pub(crate) group: &'a str,
     pub(crate) version: &'a str,
     pub(crate) kind: &'a str,
-    /// What it looks like, if it is what the path's kind says; else it is a built-in type.
+    /// The form of the path's kind; `None` if the body is decoded as the built-in type of `group`, `version` and
+    /// `kind`.
     pub(crate) form: Option<ObjectForm<'a>>,
     pub(crate) validation: FieldValidation,
 }
@@ -46,7 +47,7 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// Brings what was read without a type into the form that its kind says.
+    /// Brings an object that was decoded without a type into the form of its kind.
     fn conform(&self, decoded: Decoded) -> Result<Decoded, DecodeError> {
         let Some(form) = self.form.filter(|form| form.type_id().is_none()) else { return Ok(decoded) };
         let Decoded { object, mut problems } = decoded;
@@ -59,13 +60,13 @@ impl<'a> Decoding<'a> {
         group_version(self.group, self.version)
     }
 
-    /// Whether the server of this group knows the kinds of another one.
+    /// Whether kube-apiserver registers the kinds of another group in the same scheme as those of this group.
     fn knows_group(&self, group: &str) -> bool {
         let has_own_scheme = |group: &str| matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
         self.group == group || !has_own_scheme(self.group) && !has_own_scheme(group)
     }
 
-    /// Where upstream says which kinds there are.
+    /// The Go source location of kube-apiserver's scheme, which its error messages contain.
     fn scheme(&self) -> &'static str {
         match &self.form {
             Some(form) if form.is_custom() => "k8s.io/client-go/scale/util.go:146",
@@ -84,14 +85,14 @@ impl<'a> Decoding<'a> {
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match text.split_once(';') {
-        // Parameters of nothing are not the same as nothing.
+        // Parameters without a media type are unsupported, unlike an empty header.
         Some((media, _)) if media.trim().is_empty() => text,
         Some((media, _)) => media.trim(),
         None => text.trim(),
     }
 }
 
-/// The JSON in a body of this media type without its type; none if there is none or it cannot be read.
+/// Decodes a JSON or YAML body without a type; `None` for another media type or an invalid body.
 pub(crate) fn decode_untyped(media_type: &str, body: &[u8]) -> Option<Value> {
     let budget = &mut DecodeBudget::for_body(body.len());
     let decoded = match media_type {
@@ -102,8 +103,7 @@ pub(crate) fn decode_untyped(media_type: &str, body: &[u8]) -> Option<Value> {
     decoded.ok().map(|decoded| decoded.object)
 }
 
-/// Reads the object in a body of this media type, within a budget. Returns it with what the client should be warned
-/// of.
+/// Decodes the object in a body of this media type, within a budget. Returns it with the warnings for the client.
 pub(crate) fn decode(
     media_type: &str,
     body: &[u8],
@@ -111,7 +111,7 @@ pub(crate) fn decode(
     budget: &mut DecodeBudget,
 ) -> Result<(Value, Vec<String>), Refusal> {
     let target = decoding.type_id().map_or(Target::Any, Target::Type);
-    // What a body says it is costs another look at it, so it is asked only where that matters.
+    // Reading `kind` and `apiVersion` takes another pass over the body, so it happens only after an error.
     type Claim = fn(&[u8]) -> Result<TypeMeta, DecodeError>;
     let (decoded, claim): (_, Claim) = match media_type {
         "" | "application/json" if !protobuf::is_protobuf(body) => {
@@ -126,7 +126,7 @@ pub(crate) fn decode(
     let Decoded { object, problems } = match decoded {
         Ok(decoded) => decoded,
         Err(error) if error.is_too_large() => return Err(error.into()),
-        // Its kind could only be read by expanding the aliases again.
+        // Reading its kind would expand the aliases again.
         Err(error @ DecodeError::ExcessiveAliasing) => {
             return Err(unrecognized(&error.to_string(), body, decoding));
         }
@@ -153,7 +153,7 @@ pub(crate) fn decode(
     }
 }
 
-/// Reads the options of a deletion, which every group has in every version.
+/// Decodes `DeleteOptions`, which every group has in every version.
 pub(crate) fn decode_delete_options(
     media_type: &str,
     body: &[u8],
@@ -184,7 +184,7 @@ pub(crate) fn decode_delete_options(
     Ok(decoded?.object)
 }
 
-/// The body must be of the kind that the path says; what it does not say is filled in.
+/// Rejects a body of another kind than that of the path, and fills in a missing `kind` or `apiVersion`.
 fn typed(object: Value, body: &[u8], decoding: &Decoding<'_>) -> Result<Value, Refusal> {
     let mut fields = match object {
         Value::Object(fields) => fields,
@@ -206,8 +206,8 @@ fn typed(object: Value, body: &[u8], decoding: &Decoding<'_>) -> Result<Value, R
     Ok(Value::Object(fields))
 }
 
-/// What is not read into a type must say what it is. Whether the kind is right is checked with
-/// everything else.
+/// Rejects an untyped object without `kind` or with another `apiVersion` than that of the path. Validation later checks
+/// that the kind is right.
 fn check_untyped_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>) -> Result<(), Refusal> {
     if claimed.kind.is_empty() {
         let shown = clipped(&String::from_utf8_lossy(body)).to_owned();
@@ -222,7 +222,7 @@ fn check_untyped_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>)
     Err(Refusal::bad_request(message))
 }
 
-/// Refuses what says it is something else, in upstream's words.
+/// Rejects an object whose `kind` or `apiVersion` is not that of the path, with the message of kube-apiserver.
 fn check_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>) -> Result<(), Refusal> {
     if let Some(why) = claimed.malformed_version() {
         return Err(unrecognized(&why, body, decoding));
@@ -233,7 +233,8 @@ fn check_claim(claimed: &TypeMeta, body: &[u8], decoding: &Decoding<'_>) -> Resu
     }
 }
 
-/// Why what says it is something else cannot be what is wanted, if it does.
+/// Returns why an object with this `kind` and `apiVersion` cannot be decoded as the expected kind, if they differ from
+/// it.
 fn mismatch(claimed: &TypeMeta, decoding: &Decoding<'_>) -> Option<String> {
     let own_version = claimed.api_version.is_empty() || claimed.api_version == decoding.api_version();
     if own_version && (claimed.kind.is_empty() || claimed.kind == decoding.kind) {
@@ -258,12 +259,12 @@ fn mismatch(claimed: &TypeMeta, decoding: &Decoding<'_>) -> Option<String> {
     })
 }
 
-/// Why text cannot be read as an object of this kind because it says it is another, if it does.
+/// Returns why an object with this `kind` and `apiVersion` is malformed or of another kind than expected, if it is.
 pub(crate) fn claims_otherwise(claimed: &TypeMeta, decoding: &Decoding<'_>) -> Option<String> {
     claimed.malformed_version().or_else(|| mismatch(claimed, decoding))
 }
 
-/// It is known what the body is, but it cannot be read as that.
+/// The error for a body whose kind is known, but which cannot be decoded as the expected kind.
 fn unhandled(claimed: &TypeMeta, why: &str, decoding: &Decoding<'_>) -> Refusal {
     let kind = if claimed.kind.is_empty() { decoding.kind } else { &claimed.kind };
     let version = if claimed.api_version.is_empty() { decoding.version } else { claimed.version() };
@@ -271,7 +272,7 @@ fn unhandled(claimed: &TypeMeta, why: &str, decoding: &Decoding<'_>) -> Refusal 
     Refusal::bad_request(format!("{kind} in version {version:?} cannot be handled as a {expected}: {why}"))
 }
 
-/// It is not even known what the body is.
+/// The error for a body whose kind cannot be determined.
 fn unrecognized(why: &str, body: &[u8], decoding: &Decoding<'_>) -> Refusal {
     let kind = decoding.kind;
     let summary = summary(body);
@@ -280,13 +281,13 @@ fn unrecognized(why: &str, body: &[u8], decoding: &Decoding<'_>) -> Refusal {
     ))
 }
 
-/// The text of a body or an object as far as an error shows it.
+/// The beginning of a body or an object, at most [`MAX_SHOWN_BYTES`], which an error shows.
 pub(crate) fn clipped(text: &str) -> &str {
     let end = (0..=text.len().min(MAX_SHOWN_BYTES)).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]
 }
 
-/// The beginning of a body, as text or, if it does not look like JSON, in hexadecimal.
+/// The beginning of a body, as text or, if it does not begin like a JSON object, in hexadecimal.
 fn summary(body: &[u8]) -> String {
     if body.is_empty() {
         return "<empty>".to_owned();

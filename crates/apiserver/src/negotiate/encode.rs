@@ -1,4 +1,4 @@
-//! Answers of one object, in every form.
+//! Encoding of single objects, in every format.
 
 use bytes::Bytes;
 use coracle_api::codec::protobuf::{self, TextEncoder};
@@ -19,7 +19,7 @@ use crate::body::ResponseBody;
 use crate::discovery::group_version;
 use crate::status::Refusal;
 
-/// What an answer is about.
+/// The kind, version and format in which a response encodes objects.
 pub(crate) struct Encoding<'a> {
     pub(crate) kind: &'a KindRef,
     pub(crate) version: &'a str,
@@ -33,13 +33,13 @@ impl Encoding<'_> {
         group_version(&self.kind.declaration().group, self.version)
     }
 
-    /// How the objects name their type.
+    /// `apiVersion` and `kind` of the objects.
     pub(super) fn type_meta(&self) -> TypeMeta {
         TypeMeta { api_version: self.api_version(), kind: self.kind.declaration().kind.clone().into_owned() }
     }
 }
 
-/// One object, whose bytes go out as they are where that is wanted.
+/// Responds with one object. If the format allows it, its stored bytes are sent unchanged.
 pub(crate) fn object(encoding: &Encoding<'_>, object: &Object) -> Result<Response<ResponseBody>, Refusal> {
     let format = encoding.format;
     if format.shape == Shape::MetadataList {
@@ -56,8 +56,8 @@ pub(crate) fn object(encoding: &Encoding<'_>, object: &Object) -> Result<Respons
     })
 }
 
-/// An object in the shape and the form that is wanted, and which form it is: kinds without a type
-/// of protobuf are told in JSON, which clients that prefer protobuf always take, too.
+/// Encodes an object in the negotiated shape and form. Returns it with the form: kinds without a protobuf type are
+/// encoded as JSON, which clients that prefer protobuf always accept as well.
 pub(super) fn shown(
     encoding: &Encoding<'_>,
     object: &Object,
@@ -86,7 +86,7 @@ pub(super) fn shown(
     }
 }
 
-/// A stored object in the version that is asked for, which mostly is the stored one.
+/// Returns a stored object in the requested version, which usually is the storage version.
 pub(super) fn served(kind: &dyn Kind, version: &str, object: &Object) -> Result<Bytes, Refusal> {
     if is_served_as_stored(kind, version, &object.json, object.revision) {
         return Ok(object.json.clone());
@@ -96,12 +96,12 @@ pub(super) fn served(kind: &dyn Kind, version: &str, object: &Object) -> Result<
     Ok(encode::json(&if is_converted { kind.convert_out(version, seen) } else { seen }))
 }
 
-/// Whether stored bytes are what is told of an object.
+/// Whether the stored bytes of an object can be served unchanged.
 pub(super) fn is_served_as_stored(kind: &dyn Kind, version: &str, json: &[u8], written_at: Revision) -> bool {
     kind.reads_as_stored(json, written_at) && !kind.declaration().is_converted(version)
 }
 
-/// What is seen of a stored object.
+/// Decodes a stored object as clients see it, in the storage version.
 pub(crate) fn seen(kind: &dyn Kind, object: &Object) -> Result<Value, Refusal> {
     let stored = tree(&object.json)?;
     let as_stored = kind.reads_as_stored(&object.json, object.revision);
@@ -126,7 +126,7 @@ fn in_form(
     })
 }
 
-/// The JSON of an object's metadata alone, without a parser where that can be.
+/// Encodes the metadata of an object as `PartialObjectMetadata` JSON, if possible without parsing the object.
 pub(super) fn metadata_json(kind: &dyn Kind, object: &[u8], meta_version: &str) -> Result<Vec<u8>, Refusal> {
     let head =
         format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{meta_version}\",\"metadata\":");
@@ -155,7 +155,7 @@ fn remove_annotation(metadata: &mut Value, annotation: &str) {
     }
 }
 
-/// What upstream's messages call a type, such as `*core.ConfigMap`.
+/// The Go type that kube-apiserver's messages name, such as `*core.ConfigMap`.
 pub(super) fn go_type(kind: &dyn Kind) -> String {
     let declaration = kind.declaration();
     let group = declaration.stored_as.as_ref().map_or(&declaration.group, |stored| &stored.group);
@@ -163,7 +163,7 @@ pub(super) fn go_type(kind: &dyn Kind) -> String {
     format!("*{package}.{}", declaration.kind)
 }
 
-/// The same for a list of them.
+/// The Go type of a list of the kind in kube-apiserver's messages.
 pub(super) fn go_list_type(kind: &dyn Kind) -> String {
     let declaration = kind.declaration();
     match &*declaration.group {

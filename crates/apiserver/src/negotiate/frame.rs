@@ -1,8 +1,7 @@
-//! Events of watches as they go out.
+//! Encoding of watch events.
 //!
-//! An event is framed once for each form in which it is watched and shared by all who watch it
-//! so. Small frames are whole; a large object is not copied for its frame but sent from where it
-//! is stored, between what goes before and after it.
+//! Each event is encoded once per format and the frame is shared by all watchers with that format. Small frames are in
+//! one piece. A large object is not copied: its stored bytes are sent between a head and a tail.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -23,14 +22,14 @@ use super::respond::{to_json, to_value, written};
 use crate::discovery::group_version;
 use crate::status::Refusal;
 
-/// Events whose frames are kept for the next who asks. All watchers of an event ask within
-/// moments; more are only needed while many events are made at once.
+/// Number of cached frames. All watchers of an event request its frame within moments, so more are useful only while
+/// many events occur at once.
 const CACHED_FRAMES: usize = 256;
 
-/// Larger frames are made for each watcher, so that the cache is never larger than 8 MiB.
+/// Largest cached frame. Larger ones are encoded for each watcher, so that the cache never exceeds 8 MiB.
 const MAX_CACHED_FRAME_BYTES: usize = 32 * 1024;
 
-/// What an event says.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventType {
     Added,
@@ -47,7 +46,7 @@ impl EventType {
         }
     }
 
-    /// What stands before the object in JSON.
+    /// The JSON before the object.
     fn json_head(self) -> &'static [u8] {
         match self {
             EventType::Added => b"{\"type\":\"ADDED\",\"object\":",
@@ -57,7 +56,7 @@ impl EventType {
     }
 }
 
-/// How one watcher wants its events.
+/// Encoder of the events of one watcher.
 pub(crate) struct Framing {
     pub(crate) kind: KindRef,
     pub(crate) version: Box<str>,
@@ -78,12 +77,12 @@ impl Framing {
         }
     }
 
-    /// Whether events are no text.
+    /// Whether events are binary, not text.
     pub(crate) fn is_binary(&self) -> bool {
         self.format.form == Form::Protobuf
     }
 
-    /// Appends the frame of an event; `now` in seconds since the epoch.
+    /// Appends the frame of an event; `now` is in seconds since the epoch.
     pub(crate) fn event(
         &mut self,
         cache: &FrameCache,
@@ -94,7 +93,7 @@ impl Framing {
     ) -> Result<(), Refusal> {
         let (entry, written_at) = (state.entry(), state.entry().mod_revision());
         if let Some(cluster) = state.cluster() {
-            // There is one who watches all clusters, so nobody to share a frame with.
+            // A single client watches all clusters, so the frame is not cached.
             let object = Object { json: state.json(), revision: written_at };
             let (_, object) = shown(&self.encoding(self.format, now), &object, false)?;
             let deleted = if state.is_cluster_deleted() { "\"clusterDeleted\":true," } else { "" };
@@ -103,7 +102,7 @@ impl Framing {
             out.push_back([head.as_bytes(), inner(&object), b"}\n"].concat().into());
             return Ok(());
         }
-        // Most are short: what is told of them is not looked into once for each watcher.
+        // The size is checked first: most objects are small, and the other checks would run once for each watcher.
         if entry.value_len() > MAX_CACHED_FRAME_BYTES
             && self.format.form == Form::Json
             && self.format.shape == Shape::Object
@@ -118,7 +117,7 @@ impl Framing {
             ]);
             return Ok(());
         }
-        // Columns are told with the first event.
+        // The column definitions are sent with the first event only.
         let columns = self.format.shape == Shape::Table && !std::mem::replace(&mut self.columns_told, true);
         let id = FrameId {
             revision: state.revision(),
@@ -134,7 +133,7 @@ impl Framing {
         Ok(())
     }
 
-    /// Appends the frame of an object that was there when the watch began.
+    /// Appends the frame of an object that existed when the watch began.
     pub(crate) fn initial(
         &mut self,
         frames: &FrameCache,
@@ -173,7 +172,8 @@ impl Framing {
         Encoding { kind: &self.kind, version: &self.version, format, now }
     }
 
-    /// Tells how far the watch has come; at the end of the state with the mark of that.
+    /// Encodes a bookmark of the revision, with the `k8s.io/initial-events-end` annotation at the end of the initial
+    /// events.
     pub(crate) fn bookmark(
         &mut self,
         revision: Revision,
@@ -188,7 +188,7 @@ impl Framing {
         }
         let object = json!({"kind": declaration.kind, "apiVersion": api_version, "metadata": metadata});
         let columns = self.format.shape == Shape::Table && !std::mem::replace(&mut self.columns_told, true);
-        // The mark has to be seen even by those who want no objects in their rows.
+        // The annotation must be sent even if the client requests no objects in the rows.
         let include = match self.format.include {
             IncludeObject::None if end_of_state => IncludeObject::Metadata,
             include => include,
@@ -202,7 +202,7 @@ impl Framing {
         })
     }
 
-    /// Tells why the watch ends.
+    /// Encodes the error that ends the watch.
     pub(crate) fn error(&self, status: &Status) -> Bytes {
         match self.format.form {
             Form::Protobuf => {
@@ -214,14 +214,14 @@ impl Framing {
     }
 }
 
-/// Which frame it is, but for the object and the version.
+/// Identifies a frame, except for its object and API version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FrameId {
     revision: Revision,
     event: EventType,
     format: ResponseFormat,
     columns: bool,
-    /// Where the kind is declared: one entry may be seen as objects of two kinds.
+    /// Address of the kind's declaration: one entry may be served as objects of two kinds.
     declaration: usize,
 }
 
@@ -232,17 +232,17 @@ impl FrameId {
     }
 }
 
-/// A frame with what it was made of. It holds the entry, so that no other can be in its place.
+/// A cached frame with its source. It holds the entry, so that no other entry can have the same address.
 struct Cached {
     id: FrameId,
     version: Box<str>,
-    /// Holds the declaration in its place.
+    /// Keeps the declaration alive, so that its address stays unique.
     _kind: KindRef,
     entry: Entry,
     frame: Bytes,
 }
 
-/// The frames of the latest events, for all watchers of a server.
+/// Cache of the frames of the latest events, shared by all watchers of a server.
 pub(crate) struct FrameCache {
     slots: Box<[Mutex<Option<Cached>>]>,
 }
@@ -270,7 +270,7 @@ impl FrameCache {
         {
             return Ok(cached.frame.clone());
         }
-        // Not under the lock: two may do the same at once, and either result is right.
+        // Encoded without the lock: two watchers may encode the same frame at once, and either result is valid.
         let frame = make()?;
         if frame.len() <= MAX_CACHED_FRAME_BYTES {
             let cached = Cached {

@@ -1,20 +1,20 @@
-//! Gzip (RFC 1952) around a deflate stream that is made piece by piece.
+//! Incremental gzip (RFC 1952) compression.
 
 use crc32fast::Hasher;
 use miniz_oxide::deflate::core::{CompressorOxide, create_comp_flags_from_zip_params};
 use miniz_oxide::deflate::stream::deflate;
 use miniz_oxide::{MZFlush, MZStatus};
 
-/// As upstream: the least work, for answers only somewhat larger.
+/// The level of kube-apiserver: the fastest, with a somewhat larger output.
 const LEVEL: i32 = 1;
-/// The largest window, and a negative sign for a stream without zlib's own header.
+/// The largest window; the negative sign omits the zlib header.
 const WINDOW_BITS: i32 = -15;
-/// No name, no time, unknown system.
+/// A header without file name and time, from an unknown operating system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
-/// How much room the compressor gets at a time.
+/// Size of the output buffer of one compressor call.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// A gzip stream under way.
+/// The state of a gzip stream.
 pub(super) struct Gzip {
     deflate: Box<CompressorOxide>,
     checksum: Hasher,
@@ -35,15 +35,15 @@ impl Default for Gzip {
 }
 
 impl Gzip {
-    /// Takes in more, and gives out what is ready, which may be nothing.
+    /// Compresses more input. Returns the output that is ready, which may be empty.
     pub(super) fn compress(&mut self, input: &[u8]) -> Vec<u8> {
         self.checksum.update(input);
-        // The format counts modulo 2^32.
+        // The format stores the size modulo 2^32.
         self.bytes = self.bytes.wrapping_add(input.len() as u32);
         self.run(input, MZFlush::None)
     }
 
-    /// What is left, and the end.
+    /// Returns the remaining output and the trailer.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let mut out = self.run(&[], MZFlush::Finish);
         let checksum = std::mem::take(&mut self.checksum).finalize();
@@ -64,7 +64,7 @@ impl Gzip {
             out.truncate(begin + result.bytes_written);
             input = &input[result.bytes_consumed..];
             let room_left = result.bytes_written < PIECE_BYTES;
-            // Errors mean that there is nothing more to do: no input, no output.
+            // An error means that the compressor has neither input nor output left.
             if !matches!(result.status, Ok(MZStatus::Ok)) || input.is_empty() && room_left {
                 return out;
             }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn compressed_stream_decompresses_to_its_input() {
         let mut rng = Rng::seeded(7);
         for pieces in [0, 1, 7, 40] {
             let (mut gzip, mut plain, mut packed) = (Gzip::default(), Vec::new(), Vec::new());

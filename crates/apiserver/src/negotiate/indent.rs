@@ -1,4 +1,4 @@
-//! JSON for people.
+//! Indentation of JSON.
 
 /// Maximum indentation, in levels. An object of 3 MiB can have 400 000 fields that are nested thousands of levels deep, each
 /// on a line of its own.
@@ -49,7 +49,7 @@ fn line(out: &mut Vec<u8>, depth: usize) {
     out.extend(std::iter::repeat_n(b' ', 2 * depth.min(MAX_INDENT)));
 }
 
-/// Where a string ends whose first character is at `at`, its quotes included.
+/// Returns the offset after the closing quote of a string whose first character is at `at`.
 fn string_end(json: &[u8], mut at: usize) -> usize {
     while let Some(&byte) = json.get(at) {
         match byte {

@@ -1,5 +1,5 @@
-//! Lists: written item by item from the snapshot while they go out, so that one more list costs
-//! one chunk of memory and not the whole of it.
+//! Encoding of lists. Items are encoded from the snapshot while the response is sent, so that a list in progress takes
+//! the memory of one chunk and not of the whole response.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -26,11 +26,11 @@ use super::table;
 use crate::body::ResponseBody;
 use crate::status::Refusal;
 
-/// How much of a list is written at a time: few enough writes for large lists, and little memory
-/// for many of them at once.
+/// Bytes of a list that are encoded at a time: large enough that a large list takes few writes, and small enough that
+/// many lists at once take little memory.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// One page of a list.
+/// Responds with one page of a list.
 pub(crate) fn page(
     encoding: &Encoding<'_>,
     page: Page,
@@ -44,8 +44,8 @@ pub(crate) fn page(
     list(encoding, &metadata, page.entries, cache)
 }
 
-/// One page of the objects of all clusters, each with the cluster it is in. JSON only: no client but our own
-/// asks for it.
+/// Responds with one page of the objects of all clusters, each with its cluster. JSON only, as only Coracle's own
+/// client requests it.
 pub(crate) fn page_all_clusters(
     encoding: &Encoding<'_>,
     page: AllClustersPage,
@@ -72,7 +72,7 @@ pub(crate) fn page_all_clusters(
     Ok(respond::json(encoding.format, body))
 }
 
-/// A list of these.
+/// Responds with a list of these entries.
 fn list(
     encoding: &Encoding<'_>,
     metadata: &ListMeta,
@@ -97,7 +97,7 @@ fn list(
     }
 }
 
-/// Sorts the entries of a table; those of the same rank stay in the order of their names.
+/// Sorts the entries of a table by rank; entries of the same rank stay sorted by name.
 fn in_row_order(
     encoding: &Encoding<'_>,
     entries: Vec<Entry>,
@@ -128,7 +128,7 @@ fn json_list(encoding: &Encoding<'_>, metadata: &ListMeta, entries: Vec<Entry>) 
     respond_list(format, Form::Json, items)
 }
 
-/// Responds with a list, whose length is known if it is short.
+/// Responds with a list, with `Content-Length` if it fits into the first chunk.
 fn respond_list(format: ResponseFormat, form: Form, mut items: Items) -> Response<ResponseBody> {
     let first = items.chunk(if format.gzip { GZIP_ABOVE_BYTES } else { CHUNK_BYTES }).unwrap_or_default();
     if items.ended {
@@ -144,7 +144,7 @@ fn respond_list(format: ResponseFormat, form: Form, mut items: Items) -> Respons
 
 type WriteItem = Box<dyn FnMut(&Entry, &mut Vec<u8>) -> Result<(), Refusal> + Send>;
 
-/// What a list begins with, and how each of its items is written.
+/// Returns the beginning of a JSON list and the function that encodes each item.
 fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteItem) {
     let (kind, format, now) = (encoding.kind.clone(), encoding.format, encoding.now);
     let api_version = encoding.api_version();
@@ -176,7 +176,7 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
         Shape::Object => {
             let list_kind = kind.declaration().list_kind().into_owned();
             let prefix = type_prefix(&api_version, &kind.declaration().kind);
-            // What has no type of its own to be known by tells its kind in every item.
+            // Items of kinds without a built-in type contain `kind` and `apiVersion`, others do not.
             let is_typed = kind.type_id(encoding.version).is_some();
             let version: Box<str> = encoding.version.into();
             let write = move |entry: &Entry, out: &mut Vec<u8>| {
@@ -196,7 +196,8 @@ fn json_parts(encoding: &Encoding<'_>, metadata: &ListMeta) -> (Vec<u8>, WriteIt
     }
 }
 
-/// The metadata of a list. Lists of kinds without a type tell of a next page even if there is none.
+/// Returns the metadata of a list. Lists of kinds without a built-in type always contain `continue`, even if it is
+/// empty.
 fn list_meta(encoding: &Encoding<'_>, metadata: &ListMeta) -> Value {
     let mut told = to_value(metadata);
     let is_untyped = encoding.kind.type_id(encoding.version).is_none();
@@ -209,21 +210,22 @@ fn list_meta(encoding: &Encoding<'_>, metadata: &ListMeta) -> Value {
     told
 }
 
-/// A list on its way out.
+/// The body of a list, encoded while it is sent.
 struct Items {
-    /// Written and not yet sent.
+    /// Bytes that are encoded and not yet sent.
     buffer: Vec<u8>,
     entries: std::vec::IntoIter<Entry>,
     write: WriteItem,
-    /// What goes between two items, and after the last one.
+    /// Bytes between two items.
     separator: &'static [u8],
+    /// Bytes after the last item.
     end: &'static [u8],
     first: bool,
     ended: bool,
 }
 
 impl Items {
-    /// The next part, of at least so many bytes unless it is the last; `None` at the end.
+    /// Returns the next chunk, of at least this many bytes unless it is the last; `None` at the end.
     fn chunk(&mut self, at_least: usize) -> Option<Bytes> {
         if self.ended {
             return None;
@@ -239,7 +241,8 @@ impl Items {
                 self.buffer.extend_from_slice(self.separator);
             }
             if let Err(refusal) = (self.write)(&entry, &mut self.buffer) {
-                // The answer has begun; cut off, it cannot be taken for a whole one.
+                // The response has begun. A truncated body is invalid, so clients cannot mistake it for a complete
+                // list.
                 tracing::error!(reason = refusal.status().message, "a list ends early");
                 self.ended = true;
                 break;
@@ -250,7 +253,7 @@ impl Items {
 }
 
 impl Items {
-    /// What the next part takes, if items are written about as long as they are stored.
+    /// Estimates the size of the next chunk: encoded items are about as long as stored ones.
     fn room(&self, at_least: usize) -> usize {
         let mut bytes = 16;
         for entry in self.entries.as_slice() {
@@ -339,10 +342,10 @@ fn protobuf_list(
         (encoding.kind.type_id(encoding.version), type_meta)
     };
     let Some(id) = id else {
-        // Kinds without a type of protobuf; clients that prefer it always take JSON, too.
+        // The kind has no protobuf type; clients that prefer protobuf always accept JSON as well.
         return Ok(json_list(encoding, metadata, entries));
     };
-    // The length of all items stands before them, so their messages are made first. They stay packed until they go out.
+    // The length of all items precedes them, so their messages are encoded first. They stay packed until they are sent.
     let mut encoder = TextEncoder::default();
     let mut messages = Vec::with_capacity(entries.len());
     let mut items_bytes = 0;

@@ -1,7 +1,7 @@
-//! Protobuf messages of stored objects, kept for the next list or watch.
+//! Cache of the protobuf messages of stored objects, for later lists and watches.
 //!
-//! A message consists mostly of texts that the object's JSON has, too. LZ4 with that JSON as its dictionary keeps it in
-//! about a fifth of the memory of the JSON, and unpacks it in a small part of the time that encoding takes.
+//! A message consists mostly of texts that the object's JSON contains as well. LZ4 with that JSON as its dictionary
+//! compresses it to about a fifth of the size of the JSON, and decompresses it in a small part of the time of encoding.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -17,21 +17,21 @@ use lz4_flex::block;
 use super::encode::tree;
 use crate::status::Refusal;
 
-/// Memory of all messages that are kept. A message of a small pod takes some 450 bytes of it, about an eighth of what the
-/// object takes in the store.
+/// Memory limit of the cache. The message of a small pod takes some 450 bytes, about an eighth of the memory of the
+/// object in the store.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// Locks, so that lists at the same time seldom wait for each other.
+/// Number of locks, so that concurrent lists seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// LZ4 finds texts in the last 64 KiB only. Messages of larger objects are not kept.
+/// Largest JSON of an object whose message is cached: LZ4 finds matches in the last 64 KiB only.
 const MAX_JSON_BYTES: usize = 64 * 1024;
 
-/// What a message takes beside its bytes: its place in the map, two allocations, and the version of the entry that its
-/// identity keeps.
+/// Memory of a cached message beside its bytes: its slot in the map, two allocations, and the version of the entry that
+/// its [`EntryId`] keeps alive.
 const OVERHEAD_BYTES: usize = 256;
 
-/// A message, which only the JSON of its object can unpack.
+/// A message. A packed one can be decompressed only with the JSON of its object.
 #[derive(Clone)]
 pub(super) enum Message {
     Packed { bytes: Arc<[u8]>, length: u32 },
@@ -72,7 +72,8 @@ pub(super) fn encode(encoder: &mut TextEncoder, json: &[u8], id: TypeId) -> Resu
     Ok(message)
 }
 
-/// The messages of one shard. Those that were not used since the last change of generations are dropped at the next.
+/// The messages of one shard, in two generations. A change of generations evicts all messages that were not used since
+/// the previous one.
 #[derive(Default)]
 struct Generations {
     young: HashMap<(EntryId, TypeId), Message>,
@@ -103,7 +104,7 @@ impl Generations {
     }
 }
 
-/// The messages that are kept, of all clusters of a server.
+/// Cache of messages of all clusters of a server.
 #[derive(Default)]
 pub(crate) struct MessageCache {
     shards: [Mutex<Generations>; SHARDS],
@@ -111,7 +112,8 @@ pub(crate) struct MessageCache {
 }
 
 impl MessageCache {
-    /// The message of an object of a type, which `json` describes. The JSON must be that of the entry.
+    /// Returns the message of an object of a type, from the cache or encoded from `json`, which must be that of the
+    /// entry.
     pub(super) fn get_or_encode(
         &self,
         encoder: &mut TextEncoder,
@@ -119,7 +121,7 @@ impl MessageCache {
         json: &[u8],
         id: TypeId,
     ) -> Result<Message, Refusal> {
-        // No later read returns an entry that nothing else holds, such as one that was read from etcd.
+        // An entry without another reference, such as one that was read from etcd, is not returned by a later read.
         if json.len() > MAX_JSON_BYTES || !entry.is_shared() {
             return Ok(Message::Plain(encode(encoder, json, id)?.into()));
         }
@@ -197,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn message_of_an_entry_that_no_later_read_returns_is_not_kept() {
+    fn message_of_an_unshared_entry_is_not_cached() {
         let cache = MessageCache::default();
         assert!(matches!(message(&cache, &entry("text")), Message::Plain(_)));
         assert_eq!(kept_bytes(&cache), 0);
     }
 
     #[test]
-    fn message_of_a_large_object_is_not_kept() {
+    fn message_of_a_large_object_is_not_cached() {
         let cache = MessageCache::default();
         let stored = entry(&"x".repeat(MAX_JSON_BYTES));
         let read = stored.clone();
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_messages_are_bounded_and_used_ones_stay() {
+    fn cached_messages_are_bounded_and_used_ones_stay() {
         let mut generations = Generations::default();
         let packed = |byte: u8| Message::Packed { bytes: vec![byte; 64 * 1024].into(), length: 0 };
         let used = entry("used");

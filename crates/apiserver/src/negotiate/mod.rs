@@ -1,4 +1,4 @@
-//! In which form bodies come and answers go.
+//! Content negotiation: decoding of request bodies, and encoding of responses and watch events.
 
 mod accept;
 mod decode;

@@ -1,4 +1,4 @@
-//! Answers as they go out: ended by a line break, indented for people, compressed when large.
+//! Response bodies: compact JSON ends with a newline, JSON for people is indented, large bodies are compressed.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,11 +20,11 @@ use super::gzip::Gzip;
 use super::indent::indent;
 use crate::body::{ResponseBody, full};
 
-/// Answers above this are compressed for whoever takes that, as upstream does
+/// Responses above this size are compressed if the client accepts gzip, as by kube-apiserver
 /// (`defaultGzipThresholdBytes` of its `responsewriters`).
 pub(super) const GZIP_ABOVE_BYTES: usize = 128 * 1024;
 
-/// JSON that may lack the end of its line.
+/// Responds with JSON: indented if the format requires it, or else with a final newline, which `bytes` may lack.
 pub(super) fn json(format: ResponseFormat, bytes: impl Into<Bytes>) -> Response<ResponseBody> {
     let bytes = bytes.into();
     if format.pretty {
@@ -39,7 +39,7 @@ pub(super) fn json(format: ResponseFormat, bytes: impl Into<Bytes>) -> Response<
     bytes_of(format, ended.into(), Form::Json)
 }
 
-/// An answer of known size.
+/// Responds with a body of known size.
 pub(super) fn bytes_of(format: ResponseFormat, bytes: Bytes, form: Form) -> Response<ResponseBody> {
     if format.gzip && bytes.len() > GZIP_ABOVE_BYTES {
         return compressed(full(bytes), form);
@@ -47,7 +47,7 @@ pub(super) fn bytes_of(format: ResponseFormat, bytes: Bytes, form: Form) -> Resp
     respond(bytes, form.media_type())
 }
 
-/// An answer that is made while it goes out.
+/// Responds with a body that is compressed while it is sent.
 pub(super) fn compressed(body: ResponseBody, form: Form) -> Response<ResponseBody> {
     let body = GzipBody { body: Some(body), gzip: Box::default() };
     let mut response = respond(Bytes::new(), form.media_type()).map(|_| body.boxed_unsync());
@@ -57,8 +57,8 @@ pub(super) fn compressed(body: ResponseBody, form: Form) -> Response<ResponseBod
     response
 }
 
-/// A `Status`, whether it tells of a refusal or not. `None` stands for a client that accepts
-/// none of the forms there are: it gets JSON for people, as from upstream.
+/// Responds with a `Status` of success or failure. Without a format, for a client that accepts no served one, the
+/// response is indented JSON, as from kube-apiserver.
 pub(crate) fn status(format: Option<ResponseFormat>, status: &Status) -> Response<ResponseBody> {
     let Some(format) = format else {
         return respond(indent(&to_json(status)), Form::Json.media_type());
@@ -69,7 +69,7 @@ pub(crate) fn status(format: Option<ResponseFormat>, status: &Status) -> Respons
     }
 }
 
-/// A tree in another form than JSON. What has no protobuf is told in JSON.
+/// Encodes an object tree in a form. Kinds without a protobuf type are encoded as JSON instead.
 pub(super) fn written(form: Form, object: &Value, group: &str, version: &str, kind: &str) -> Vec<u8> {
     match form {
         Form::Json => to_json(object),
@@ -81,14 +81,15 @@ pub(super) fn written(form: Form, object: &Value, group: &str, version: &str, ki
     }
 }
 
-/// An object that names its kind, such as a document of discovery. JSON has its fields in the order of the type.
+/// Responds with an object that contains its `kind`, such as a discovery document. In JSON, its fields have the order
+/// of the Rust type.
 pub(crate) fn document(format: ResponseFormat, object: &impl serde::Serialize) -> Response<ResponseBody> {
     if format.form == Form::Json {
         return json(format, to_json(object));
     }
     let value = &to_value(object);
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    // Discovery of the core group leaves its version out.
+    // Discovery documents of the core group have no `apiVersion`.
     let (group, version) = match text("apiVersion") {
         "" => ("", "v1"),
         api_version => split_api_version(api_version),
@@ -119,9 +120,9 @@ pub(crate) fn respond(bytes: impl Into<Bytes>, content_type: &'static str) -> Re
     response
 }
 
-/// A body compressed while it goes out.
+/// A body that is compressed while it is sent.
 struct GzipBody {
-    /// `None` once it has ended.
+    /// `None` after its end.
     body: Option<ResponseBody>,
     gzip: Box<Gzip>,
 }

@@ -1,4 +1,4 @@
-//! Rows of tables, as `kubectl get` shows them.
+//! Encoding of objects as `Table`, which `kubectl get` prints.
 
 use coracle_meta::table::{IncludeObject, TableColumnDefinition};
 use coracle_registry::encode::inner;
@@ -13,7 +13,7 @@ use super::respond::{self, to_json};
 use crate::body::ResponseBody;
 use crate::status::Refusal;
 
-/// The columns of a kind.
+/// Returns the column definitions of a kind.
 pub(super) fn columns(kind: &dyn Kind) -> Vec<TableColumnDefinition> {
     let columns = kind.declaration().columns.iter().map(|column| TableColumnDefinition {
         name: column.name.to_string(),
@@ -25,7 +25,7 @@ pub(super) fn columns(kind: &dyn Kind) -> Vec<TableColumnDefinition> {
     columns.collect()
 }
 
-/// How rows are made.
+/// Encoder of the rows of a table.
 pub(super) struct Rows {
     kind: KindRef,
     version: Box<str>,
@@ -37,7 +37,7 @@ impl Rows {
         Self { kind: encoding.kind.clone(), version: encoding.version.into(), format: encoding.format }
     }
 
-    /// The row of a stored object; `now` in seconds since the epoch.
+    /// Appends the row of a stored object; `now` is in seconds since the epoch.
     pub(super) fn write(&self, now: i64, object: &Object, out: &mut Vec<u8>) -> Result<(), Refusal> {
         let read = seen(&*self.kind, object)?;
         out.extend_from_slice(b"{\"cells\":");
@@ -63,13 +63,13 @@ impl Rows {
     }
 }
 
-/// A table of one row. `columns` are told once in a watch.
+/// Encodes a table of one row. A watch sends the columns only with its first event.
 pub(super) fn of_one(rows: &Rows, now: i64, object: &Object, tell_columns: bool) -> Result<Vec<u8>, Refusal> {
     let revision = tree(&object.json)?["metadata"]["resourceVersion"].clone();
     of_all(rows, now, std::slice::from_ref(object), &revision, tell_columns)
 }
 
-/// A table of objects that are stored nowhere.
+/// Responds with a table of objects that are not stored.
 pub(crate) fn table(encoding: &Encoding<'_>, objects: &[Object]) -> Result<Response<ResponseBody>, Refusal> {
     let table = of_all(&Rows::of(encoding), encoding.now, objects, &Value::Null, true)?;
     Ok(respond::json(encoding.format, table))

@@ -1,4 +1,4 @@
-//! GET of many in all clusters at once, for controllers that serve all of them.
+//! LIST and WATCH of the objects of all clusters at once, for controllers that serve all of them.
 
 use coracle_registry::Registry;
 use coracle_registry::lifecycle::{ObjectWatch, WatchOptions};
@@ -30,7 +30,8 @@ impl ResourceRequest {
         Ok(registry.watch_all_clusters(self.kind.clone(), options).await?)
     }
 
-    /// A namespace or a name is one of a cluster, and a kind of a definition is one of a cluster, too.
+    /// Returns 404 for a path with a namespace or a name and for a custom kind: each of these exists within one
+    /// cluster.
     fn check_all_clusters(&self) -> Result<(), Refusal> {
         let of_all = self.path.namespace.is_empty() && self.path.name.is_empty();
         if of_all && self.kind.depends_on().is_none() { Ok(()) } else { Err(Refusal::not_found()) }

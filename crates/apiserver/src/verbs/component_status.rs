@@ -1,5 +1,5 @@
-//! ComponentStatus: whether the parts of the control plane work. Nothing is kept of it, and in one
-//! process there is nobody to ask but ourselves: the health checks speak for all parts.
+//! ComponentStatus: health of the components of the control plane. It is not stored. All components run in this
+//! process, so the health checks of the server stand for each of them.
 
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::status::Status;
@@ -14,7 +14,7 @@ use crate::health::{Probe, Reasons};
 use crate::negotiate::{self, Shape, to_json};
 use crate::status::Refusal;
 
-/// The parts that upstream tells of. The store goes by the name of the one that is usual there.
+/// The components that kube-apiserver lists. The store has the name of etcd, the usual store of Kubernetes.
 const COMPONENTS: [&str; 3] = ["scheduler", "controller-manager", "etcd-0"];
 
 impl ResourceRequest {
@@ -52,7 +52,7 @@ impl ResourceRequest {
     }
 }
 
-/// What is told and never stored.
+/// Wraps a component status as an object without a stored revision.
 fn unstored(component: &Value) -> Object {
     Object { json: to_json(component).into(), revision: Revision::new(0) }
 }

@@ -20,7 +20,7 @@ impl ResourceRequest {
         let created = match self.cluster.create(&self.write(&api_version)?, object).await {
             Ok(created) => created,
             Err(error) => {
-                // kube-apiserver rejects these after it has prepared the object and warned of it.
+                // kube-apiserver returns these errors after it has prepared the object and added its warnings.
                 if matches!(error, Error::Invalid { .. } | Error::AlreadyExists(_)) {
                     warnings.extend(of_preparation);
                 }
@@ -36,7 +36,7 @@ impl ResourceRequest {
         Ok(with_status(response, StatusCode::CREATED))
     }
 
-    /// The object in the body. Returns it with what the client should be warned of.
+    /// Decodes the object in the body. Returns it with the warnings for the client.
     pub(super) async fn decoded(&self) -> Result<(Value, Vec<String>), Refusal> {
         let (kind, version, subresource) =
             (self.kind.clone(), self.path.version.clone(), self.path.subresource.clone());
@@ -48,7 +48,7 @@ impl ResourceRequest {
         self.read_body(decode).await?
     }
 
-    /// Decodes the body in memory that is reserved until the request is answered.
+    /// Decodes the body in memory that stays reserved until the request ends.
     pub(super) async fn read_body<T: Send + 'static, E: Send + 'static>(
         &self,
         decode: impl FnOnce(&[u8], &mut DecodeBudget) -> Result<T, E> + Send + 'static,

@@ -1,4 +1,4 @@
-//! DELETE of one and of many.
+//! DELETE of one object, and of a collection.
 
 use coracle_api::codec::DecodeBudget;
 use coracle_meta::gvk::GroupResource;
@@ -18,10 +18,10 @@ use crate::negotiate;
 use crate::options::check_delete;
 use crate::status::Refusal;
 
-/// Objects deleted by one request that are looked for at a time.
+/// Page size of the list from which one request deletes objects.
 const PAGE: usize = 500;
 
-/// How many of them are deleted at a time.
+/// Number of objects that one request deletes concurrently.
 const AT_A_TIME: usize = 64;
 
 impl ResourceRequest {
@@ -32,7 +32,7 @@ impl ResourceRequest {
         self.warned_of_deletion(&options, outcome)
     }
 
-    /// Adds what the client should know that does not say what becomes of dependents.
+    /// Adds the kind's deletion warning if the client sets no propagation policy.
     fn warned_of_deletion(
         &self,
         options: &DeleteOptions,
@@ -59,7 +59,7 @@ impl ResourceRequest {
         let declaration = self.kind.declaration();
         if !deletion.gone || declaration.deletion_returns_object {
             let response = negotiate::object(&self.encoding()?, &deletion.object)?;
-            // Whoever waited for dependents in the old way is told that it takes a while.
+            // 202 for clients of the older `orphanDependents: false` while the object waits for its dependents.
             let waits = !deletion.gone && view::at(body, &["orphanDependents"]) == Some(&Value::Bool(false));
             return Ok(with_status(response, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }));
         }
@@ -112,7 +112,7 @@ impl ResourceRequest {
         negotiate::page(&self.encoding()?, deleted, &self.shared.messages)
     }
 
-    /// Many at a time, so that the store can make many durable at once.
+    /// Deletes the objects of a page, [`AT_A_TIME`] concurrently, so that the store can make many durable at once.
     async fn delete_all(
         &self,
         write: &Write<'_>,
@@ -154,7 +154,7 @@ impl ResourceRequest {
         }
     }
 
-    /// Options come in the body or, if there is none, in the query.
+    /// Returns `DeleteOptions` from the body or, if there is none, from the query.
     async fn options_body(&self) -> Result<Value, Refusal> {
         if !self.body.is_empty() {
             let media_type = negotiate::media_type(&self.headers).to_owned();
@@ -185,7 +185,7 @@ fn is_dry_run(options: &Value) -> bool {
     !view::items(options, &["dryRun"]).is_empty()
 }
 
-/// Reads the options of a deletion.
+/// Validates and converts `DeleteOptions`.
 pub(super) fn read_options(options: &Value) -> Result<DeleteOptions, Refusal> {
     let text = |path: &[&str]| view::at(options, path).and_then(Value::as_str).map(str::to_owned);
     let dry_run: Vec<&str> =
@@ -203,7 +203,7 @@ pub(super) fn read_options(options: &Value) -> Result<DeleteOptions, Refusal> {
     })
 }
 
-/// What happens to dependents, if the client says; no more than one of both is set.
+/// The propagation policy that the client requests, if any; at most one of the two fields is set.
 fn propagation(policy: &str, orphan: Option<bool>) -> Option<Propagation> {
     match (policy, orphan) {
         ("Orphan", _) | (_, Some(true)) => Some(Propagation::Orphan),

@@ -1,5 +1,5 @@
-//! Certificates that signers issue, for metrics: how many were issued for requests that ask for a duration, and how many
-//! have it (`pkg/registry/certificates/certificates/storage/metrics.go` of kube-apiserver).
+//! Metrics of issued certificates: how many were issued for requests with `expirationSeconds`, and how many of them
+//! have that lifetime (`pkg/registry/certificates/certificates/storage/metrics.go` of kube-apiserver).
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::ResourceRequest;
 use crate::metrics::ServerMetrics;
 use crate::status::Refusal;
 
-/// What signers may subtract from the beginning of a short-lived certificate.
+/// How far signers may backdate the beginning of a short-lived certificate.
 const BACKDATING: Duration = Duration::from_secs(5 * 60);
 
 /// A write to the status of a CertificateSigningRequest that has no certificate yet.
 pub(super) struct Issuance;
 
 impl Issuance {
-    /// None for any other write.
+    /// Returns `None` for any other write.
     pub(super) async fn begin(request: &ResourceRequest) -> Result<Option<Self>, Refusal> {
         let declaration = request.kind.declaration();
         if declaration.group != "certificates.k8s.io"
@@ -52,7 +52,7 @@ fn certificate(request: &Value) -> &str {
     view::text(request, &["status", "certificate"])
 }
 
-/// How long the first certificate of a chain is valid from its beginning.
+/// Returns the lifetime of the first certificate of a chain: the time from `notBefore` to `notAfter`.
 fn lifetime(pem: &[u8]) -> Option<Duration> {
     let (_, pem) = parse_x509_pem(pem).ok()?;
     let certificate = pem.parse_x509().ok()?;
@@ -61,7 +61,7 @@ fn lifetime(pem: &[u8]) -> Option<Duration> {
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-/// Whether a lifetime is the one that was wanted, but for five percent and the backdating.
+/// Whether a lifetime is the requested one, with a tolerance of five percent and the backdating.
 fn is_honored(format: Duration, lifetime: Duration) -> bool {
     format.abs_diff(lifetime) < BACKDATING + format / 20
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lifetime_near_the_wanted_one_is_honored() {
+    fn lifetime_near_the_requested_duration_is_honored() {
         let hours = |count: u64| Duration::from_secs(count * 3600);
         for (format, lifetime, expected) in [
             (hours(24), hours(24), true),

@@ -1,4 +1,4 @@
-//! What is done with resources: one function for each verb, for all kinds.
+//! Handlers of resource requests: one function per verb, for all kinds.
 
 mod access_reviews;
 mod all_clusters;
@@ -40,8 +40,9 @@ use crate::request_info::ResourcePath;
 use crate::service::{Components, Shared};
 use crate::status::Refusal;
 
-/// Bodies above this size are not read again to print empty lists and maps of an invalid object as they were sent. What
-/// is read then is not reserved by [`crate::decode_memory`]: it is at most the 3 MiB of a small body.
+/// Largest body that is decoded a second time, which prints empty lists and maps of an invalid object as they were
+/// sent. [`crate::decode_memory`] does not reserve memory for this decoding: it takes at most the 3 MiB of a small
+/// body.
 const MAX_REREAD_BYTES: usize = 16 * 1024;
 
 /// A request for a resource, with its body.
@@ -49,35 +50,35 @@ pub(crate) struct ResourceRequest {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) query: Arc<Query>,
-    /// Whether the path or the query asks for a watch.
+    /// True if the path or the query requests a watch.
     pub(crate) is_watch: bool,
     pub(crate) body: Bytes,
     pub(crate) cluster: Cluster,
     pub(crate) path: Arc<ResourcePath>,
     pub(crate) kind: KindRef,
-    /// Who is asking.
+    /// The authenticated user.
     pub(crate) identity: Arc<Identity>,
-    /// Whether over the network, and not from within the process.
+    /// True for a request over the network, false for one from within the process.
     pub(crate) is_remote: bool,
-    /// Whether the connection of the request can be handed over to another protocol.
+    /// True if the connection of the request can be upgraded to another protocol.
     pub(crate) is_upgradable: bool,
-    /// Where to note what the audit log should know, if there is one.
+    /// Annotations of the audit event of the request, if there is an audit log.
     pub(crate) audit: Option<AuditAnnotations>,
     pub(crate) components: Arc<Components>,
     /// Seconds since the epoch.
     pub(crate) now: i64,
-    /// What all requests share.
+    /// State shared by all requests.
     pub(crate) shared: Arc<Shared>,
     /// Memory of the decoded body.
     pub(crate) reserved: Reservations,
-    /// Counts the bytes of the response that its client has not read; none within the process.
+    /// Counts the bytes of the response that its client has not read; `None` within the process.
     pub(crate) unread: Option<Arc<Unread>>,
-    /// All clusters, if they are asked for and not one of them.
+    /// The registry of all clusters, if the request is for all of them and not for a single one.
     pub(crate) all_clusters: Option<Box<Registry>>,
 }
 
 impl ResourceRequest {
-    /// Does what the request asks for.
+    /// Handles the request. Adds a warning and a metric if the kind's version is deprecated.
     pub(crate) async fn answer(self) -> Result<Response<ResponseBody>, Refusal> {
         self.note_body();
         let Some(deprecated) = self.kind.declaration().deprecated.clone() else {
@@ -96,7 +97,7 @@ impl ResourceRequest {
         Ok(response)
     }
 
-    /// Notes the size of the body, for metrics.
+    /// Records the size of the body in the metrics.
     fn note_body(&self) {
         let verb = match self.method {
             Method::POST => "create",
@@ -110,7 +111,7 @@ impl ResourceRequest {
         metrics.note_body(&declaration.group, &declaration.plural, verb, self.body.len());
     }
 
-    /// Notes that an object was created or deleted, for estimating the work of lists.
+    /// Records that an object was created or deleted; flow control estimates the cost of lists from the object count.
     fn note_change(&self, is_created: bool) {
         let declaration = self.kind.declaration();
         let resource = [&*declaration.group, &*declaration.plural];
@@ -157,14 +158,14 @@ impl ResourceRequest {
         }
     }
 
-    /// Rejects a subresource that the kind does not have, whatever the method is.
+    /// Rejects a subresource that the kind does not have, for any method.
     fn check_subresource(&self) -> Result<(), Refusal> {
         let (declaration, name) = (self.kind.declaration(), &*self.path.subresource);
         let is_unknown = !name.is_empty() && declaration.subresource(name).is_none();
         if !declaration.is_custom && is_unknown { Err(Refusal::not_found()) } else { Ok(()) }
     }
 
-    /// What is asked for.
+    /// Returns the verb of the request, derived from its method and its path.
     fn verb(&self) -> Result<Verbs, Refusal> {
         if self.path.watch && self.method != Method::GET {
             return Err(Refusal::method_not_allowed());
@@ -175,7 +176,7 @@ impl ResourceRequest {
         match (&self.method, one) {
             (&Method::GET, _) if !part && watching => Ok(Verbs::WATCH),
             (&Method::GET, true) => Ok(Verbs::GET),
-            // Whether there is anything to pass on to is found out later.
+            // A later step checks whether there is a backend to proxy to.
             (&Method::HEAD | &Method::OPTIONS, true) if self.path.subresource == "proxy" => Ok(Verbs::GET),
             (&Method::GET, false) => Ok(Verbs::LIST),
             (&Method::POST, one) if one == part => Ok(Verbs::CREATE),
@@ -187,7 +188,7 @@ impl ResourceRequest {
         }
     }
 
-    /// The same where there is one handler for all paths.
+    /// Returns the verb of a request for a custom resource: one handler serves all of its paths.
     fn unrouted_verb(&self) -> Result<Verbs, Refusal> {
         match (&self.method, self.path.name.is_empty()) {
             (&Method::POST, _) => Ok(Verbs::CREATE),
@@ -196,7 +197,8 @@ impl ResourceRequest {
         }
     }
 
-    /// Namespaced kinds are reached through a namespace, others are not.
+    /// Rejects a path without a namespace for a namespaced kind, except for lists and watches of all namespaces, and a
+    /// path with a namespace for a cluster-scoped kind.
     fn check_scope(&self) -> Result<(), Refusal> {
         if self.kind.declaration().is_custom {
             return self.check_unrouted_scope();
@@ -205,7 +207,7 @@ impl ResourceRequest {
         let in_namespace = !self.path.namespace.is_empty();
         let writes_many = self.path.name.is_empty() && self.method != Method::GET;
         let declared = self.kind.declaration().verbs;
-        // Collections that cannot be listed are only there in a namespace, to be posted to.
+        // A collection of a namespaced kind that cannot be listed exists only within a namespace, for POST.
         let unlisted = !declared.contain(Verbs::LIST) && !self.path.watch;
         let in_all_namespaces = namespaced && !in_namespace;
         if in_namespace && !namespaced || in_all_namespaces && (!self.path.name.is_empty() || unlisted) {
@@ -222,7 +224,7 @@ impl ResourceRequest {
         Ok(())
     }
 
-    /// No object is called so, and what is stored there would be something else.
+    /// Rejects names that no object can have and that would make the key of another object.
     fn check_name(&self) -> Result<(), Refusal> {
         let why = match &*self.path.name {
             "." => "may not be '.'",
@@ -233,7 +235,7 @@ impl ResourceRequest {
         Err(Refusal::bad_request(format!("Name parameter invalid: {:?}: {why}", self.path.name)))
     }
 
-    /// What is elsewhere is nowhere.
+    /// Returns 404 for a namespaced path of a cluster-scoped custom kind, and the reverse.
     fn check_unrouted_scope(&self) -> Result<(), Refusal> {
         let namespaced = self.kind.declaration().scope == Scope::Namespaced;
         let in_namespace = !self.path.namespace.is_empty();
@@ -242,7 +244,7 @@ impl ResourceRequest {
         if elsewhere { Err(Refusal::unserved("/")) } else { Ok(()) }
     }
 
-    /// What is refused because there is no such part, or it does not offer that.
+    /// Rejects a request for a custom resource whose subresource does not exist or does not support the verb.
     fn check_unrouted(&self, verb: Verbs) -> Result<(), Refusal> {
         let declaration = self.kind.declaration();
         let offered = match (&*self.path.subresource, declaration.subresource(&self.path.subresource)) {
@@ -279,7 +281,7 @@ impl ResourceRequest {
                 GroupResource { group: declaration.group.clone(), resource: declaration.plural.clone() };
             return Err(Status::method_not_supported(&resource, "watch").into());
         }
-        // Where no object has a path there is nothing to refuse.
+        // The paths of single objects do not exist for such a kind: 404 instead of 405.
         let nameless = !offered.contain(Verbs::GET) && self.path.subresource.is_empty();
         if nameless && !self.path.name.is_empty() {
             return Err(Refusal::not_found());
@@ -287,22 +289,22 @@ impl ResourceRequest {
         Err(Refusal::method_not_allowed())
     }
 
-    /// What is sent and answered looks like.
+    /// The form of the objects that the request and its response contain.
     fn body_form(&self) -> ObjectForm<'_> {
         ObjectForm::new(&*self.kind, &self.path.version, &self.path.subresource)
     }
 
-    /// An object of the body, as it is stored.
+    /// Converts an object of the body to its stored form.
     fn stored(&self, object: Value) -> Value {
         self.body_form().to_stored(object)
     }
 
-    /// An object of the store, as the client of this version knows it.
+    /// Converts a stored object to the version that the client requested.
     fn served(&self, object: Value) -> Value {
         self.body_form().of_stored(Cow::Owned(object)).into_owned()
     }
 
-    /// Who owns what is written: as the client says, or the name of its program.
+    /// The field manager of a write: the `fieldManager` parameter, or else the name in the `User-Agent` header.
     fn manager(&self) -> &str {
         let named = self.query.text("fieldManager");
         if !named.is_empty() {
@@ -328,13 +330,13 @@ impl ResourceRequest {
         })
     }
 
-    /// In which form the answer is wanted.
+    /// The format of the response, negotiated from the `Accept` header.
     fn response_format(&self) -> Result<ResponseFormat, Refusal> {
         let offer = Offer {
             collection: self.path.name.is_empty(),
             routed: !self.kind.declaration().is_custom,
             protobuf: self.body_form().type_id().is_some(),
-            // Reviews and bindings are answered and not stored.
+            // Reviews and bindings are not stored, so there is nothing to print as a table.
             tables: self.kind.declaration().verbs.contain(Verbs::GET),
         };
         ResponseFormat::of_resource(&self.headers, &self.query, offer)
@@ -360,7 +362,7 @@ impl SentBody for ResourceRequest {
     }
 }
 
-/// Adds the headers by which clients are warned.
+/// Adds a `Warning` header for each warning.
 pub(crate) fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ");

@@ -1,24 +1,25 @@
-//! How often a watcher on the network is written to.
+//! Pacing of the writes to a watcher on the network.
 
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The time between the first two writes of a burst, at least. A write costs more than the events in it, for both ends:
-/// so events of this time after a write go out with the next. An event after a while of silence goes out at once.
+/// Shortest time between the first two writes of a burst. A write costs both ends more than the events in it, so events
+/// within this time after a write are sent with the next write. An event after a pause is sent at once.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 
-/// The time between two writes of a burst that lasts. The pause doubles up to this with each write, so that a steady
-/// stream of thousands of events a second takes a quarter of the writes. kube-apiserver is later under such a load.
+/// Longest time between two writes of a burst. The pause doubles with each write up to this limit, so that a steady
+/// stream of thousands of events a second takes a quarter of the writes. The latency of kube-apiserver is higher under
+/// such a load.
 const MAX_PAUSE: Duration = Duration::from_millis(4);
 
-/// When a watcher was written to last.
+/// The time of the last write to a watcher, and the pause before the next one.
 pub(super) struct Pace {
     written: Option<Instant>,
-    /// Before the next write.
+    /// Shortest time between the last write and the next one.
     pause: Duration,
-    /// Made for the first burst and kept, for making one costs more than telling an event.
+    /// Created for the first burst and reused: a new timer costs more than sending an event.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -29,7 +30,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Returns when it is time to write again. Safe to drop: it only waits.
+    /// Waits until the next write is due. Cancel safe.
     pub(super) async fn due(&mut self) {
         let now = Instant::now();
         let due = self.written.map(|written| written + self.pause);
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn only_bursts_wait() {
+    async fn writes_within_a_burst_are_delayed() {
         let (mut pace, began) = (Pace::default(), Instant::now());
         pace.due().await;
         assert_eq!(began.elapsed(), Duration::ZERO, "the first write");

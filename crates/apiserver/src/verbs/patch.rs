@@ -1,4 +1,4 @@
-//! PATCH, in its four kinds.
+//! PATCH: JSON patch, merge patch, strategic merge patch and server-side apply.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,15 +18,15 @@ use crate::negotiate::media_type;
 use crate::options::FieldValidation;
 use crate::status::Refusal;
 
-/// A patch that has been read and can be applied to whatever is there.
+/// A decoded patch, which can be applied to any object.
 enum Prepared {
     Json(JsonPatch),
     Merge(Value),
     Strategic(Value, ObjectSchema<'static>),
 }
 
-/// What applying a patch leaves beside the object: it may happen several times, and the last
-/// time counts.
+/// Refusal and warnings of the application of a patch, which return beside the object. A patch may be applied several
+/// times; the last time counts.
 #[derive(Default)]
 struct Aside {
     refusal: Option<Refusal>,
@@ -39,7 +39,7 @@ impl ResourceRequest {
         self.updated(updated, &warnings)
     }
 
-    /// Carries out the patch. Returns what came of it and what the client should be warned of.
+    /// Applies the patch. Returns the updated object and the warnings for the client.
     pub(super) async fn patched(&self) -> Result<(Updated, Vec<String>), Refusal> {
         let media_type = media_type(&self.headers);
         let Some(kind) = PatchType::from_media_type(media_type) else {
@@ -65,14 +65,14 @@ impl ResourceRequest {
         self.patch_by(prepared).await
     }
 
-    /// Reads the patch. Returns it with what a strict reader does not accept of it.
+    /// Decodes the patch. Returns it with the errors of strict decoding.
     async fn prepare(&self, kind: PatchType) -> Result<(Prepared, Vec<String>), Refusal> {
         let schema = self.body_form().type_id().map(ObjectSchema::of_type);
         let validated = self.validation() != FieldValidation::Ignore;
         self.read_body(move |body, budget| prepare(body, kind, schema, validated, budget)).await?
     }
 
-    /// Patches what is there. What is wrong with the patch itself matters only if something is.
+    /// Applies the patch to the stored object. Errors of the patch itself are returned only if the object exists.
     async fn patch_by(
         &self,
         prepared: Result<(Prepared, Vec<String>), Refusal>,
@@ -107,7 +107,7 @@ impl ResourceRequest {
     }
 
     async fn apply(&self) -> Result<(Updated, Vec<String>), Refusal> {
-        // Only what is said counts, and what the kind does not know is refused further on.
+        // Decoded without a type: only the fields in the body are applied, and unknown fields are rejected later.
         let decoded = self.read_body(|body, budget| yaml::decode_within(body, Target::Any, budget)).await?;
         let Decoded { object: config, problems } = decoded.map_err(|error| match error.is_too_large() {
             true => error.into(),
@@ -143,7 +143,7 @@ impl ResourceRequest {
     }
 }
 
-/// Reads a patch in the form that its kind has.
+/// Decodes a patch of a type.
 fn prepare(
     body: &[u8],
     kind: PatchType,
@@ -151,7 +151,8 @@ fn prepare(
     validated: bool,
     budget: &mut DecodeBudget,
 ) -> Result<(Prepared, Vec<String>), Refusal> {
-    // Upstream reads most patches twice if their fields are validated, and says which time.
+    // kube-apiserver decodes most patches twice if it validates their fields, and its errors name the decoding that
+    // failed.
     let reading = if validated && kind != PatchType::StrategicMerge { "error decoding patch: " } else { "" };
     let unreadable = |error: DecodeError| match kind {
         _ if error.is_too_large() => error.into(),
@@ -177,15 +178,15 @@ fn prepare(
         return Err(Refusal::bad_request(format!("{reading}{}", PatchError::not_a_map(&patch))));
     }
     Ok(match schema.filter(|_| kind == PatchType::StrategicMerge) {
-        // Nothing changes nothing.
+        // A null patch changes nothing.
         Some(schema) if patch.is_null() => (Prepared::Strategic(Value::Object(Map::new()), schema), problems),
         Some(schema) => (Prepared::Strategic(patch, schema), problems),
         None => (Prepared::Merge(patch), problems),
     })
 }
 
-/// The body is none of the patches there are. Upstream's router takes a header with several types if one
-/// of them is, and its handler takes only one.
+/// The error for an unsupported patch type. kube-apiserver's router accepts a header with several media types if one of
+/// them is supported, but its handler accepts only a single type.
 fn unsupported_patch(media_type: &str) -> Refusal {
     let routed = media_type.split(',').any(|one| PatchType::from_media_type(one.trim()).is_some());
     if !routed {
@@ -195,14 +196,14 @@ fn unsupported_patch(media_type: &str) -> Refusal {
     Status::unsupported_media_type(&accepted.map(PatchType::media_type)).into()
 }
 
-/// The body is none of the patches that need no built-in type.
+/// The error for a patch type that a custom resource does not support: strategic merge patches need a built-in type.
 fn unknown_patch() -> Refusal {
     let accepted = [PatchType::Json, PatchType::Merge, PatchType::Apply].map(PatchType::media_type);
     Status::unsupported_media_type(&accepted).into()
 }
 
 impl Prepared {
-    /// The patch, if it is a strategic one.
+    /// The patch, if it is a strategic merge patch.
     fn strategic(&self) -> Option<&Value> {
         match self {
             Prepared::Strategic(patch, _) => Some(patch),

@@ -1,4 +1,4 @@
-//! What a patch left of an object, read again as if it had been sent.
+//! Decoding of a patched object, as if the client had sent it.
 
 use coracle_api::codec::{Decoded, TypeMeta, json};
 use coracle_api::schema::types;
@@ -15,8 +15,8 @@ use crate::options::FieldValidation;
 use crate::status::Refusal;
 
 impl ResourceRequest {
-    /// Brings what a patch left into the form of its kind. `strategic` is the patch, if it is such
-    /// a one, and `problems` what a strict reader does not accept of any patch.
+    /// Brings a patched object into the form of its kind. Returns it with the warnings for the client. `strategic` is
+    /// the patch, if it is a strategic merge patch; `problems` are the errors of strict decoding of the patch.
     pub(super) fn read_back(
         &self,
         mut patched: Value,
@@ -24,7 +24,7 @@ impl ResourceRequest {
         problems: &[String],
     ) -> Result<(Value, Vec<String>), Refusal> {
         let (form, decoding) = (self.body_form(), self.decoding()?);
-        // Nearly always: what was stored is as it should be, and so is what most patches change in it.
+        // The usual case: the stored object is well-formed, and most patches keep it so.
         if problems.is_empty() && says_exactly(&patched, &decoding) {
             match form.conform_soon(patched) {
                 Ok(conformed) => return Ok((conformed, Vec::new())),
@@ -69,8 +69,8 @@ impl ResourceRequest {
         }
     }
 
-    /// An object without a version is read by upstream in none, in which hardly any field has the name it
-    /// has in a version.
+    /// The error for a patched object without `apiVersion`. kube-apiserver decodes it into the internal version, in
+    /// which hardly any field has the name that it has in a served version.
     fn without_version(&self, object: &Value, shown: String, problems: &[String]) -> Refusal {
         let names = object.as_object().into_iter().flat_map(|fields| fields.keys());
         let unknown = names.filter(|name| *name != "kind" && !is_metadata(name));
@@ -89,7 +89,7 @@ impl ResourceRequest {
     }
 }
 
-/// An object without a type must say what it is. Whether that is right is checked with everything else.
+/// Rejects an untyped object without `kind` or `apiVersion`. Validation later checks that the two are right.
 fn check_says_what_it_is(claimed: &TypeMeta, text: &str) -> Result<(), Refusal> {
     if let Some(why) = claimed.malformed_version() {
         return Err(no_result(clipped(text).to_owned(), &why));
@@ -105,13 +105,14 @@ fn check_says_what_it_is(claimed: &TypeMeta, text: &str) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Whether a field is one of the metadata of objects, which in no version are fields of the object.
+/// Whether a field belongs to `ObjectMeta`, whose fields are not fields of the object in any version.
 fn is_metadata(name: &str) -> bool {
     let metadata = types().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
     metadata.is_some_and(|id| types().get(id).fields.iter().any(|field| field.name == name))
 }
 
-/// Why an object is not even what it says it is, if that is a built-in kind: upstream reads it as that first.
+/// Returns why an object does not decode as the built-in kind that its `kind` and `apiVersion` name. kube-apiserver
+/// decodes it as that kind first.
 fn misfit(claimed: &TypeMeta, object: &Value) -> Option<String> {
     if claimed.malformed_version().is_some() {
         return None;
@@ -120,12 +121,12 @@ fn misfit(claimed: &TypeMeta, object: &Value) -> Option<String> {
     json::conform(object.clone(), id).err().map(|error| error.to_string())
 }
 
-/// Whether an object says that it is what it should be.
+/// Whether `kind` and `apiVersion` of an object are exactly those of the request.
 fn says_exactly(object: &Value, decoding: &Decoding<'_>) -> bool {
     object["kind"] == decoding.kind && object["apiVersion"] == group_version(decoding.group, decoding.version)
 }
 
-/// What is left is no object of its kind.
+/// The error for a patched object that is not a valid object of its kind.
 fn no_result(shown: String, why: &str) -> Refusal {
     let error = FieldError::invalid(&Path::root("patch"), shown, why);
     Status::invalid(&GroupKind { group: "".into(), kind: "".into() }, "", &error.into()).into()

@@ -1,4 +1,4 @@
-//! GET of one and of many.
+//! GET of one object, and LIST.
 
 use coracle_meta::status::Status;
 use coracle_registry::lifecycle::{ListOptions, Object, Page};
@@ -20,11 +20,12 @@ impl ResourceRequest {
         negotiate::object(&self.encoding()?, &self.read().await?)
     }
 
-    /// The object of the path, not older than the client says.
+    /// Reads the object of the path, not older than the requested `resourceVersion`.
     pub(super) async fn read(&self) -> Result<Object, Refusal> {
         let group_resource = self.kind.declaration().group_resource();
         let unreadable = |why: String| match &*group_resource {
-            // kube-apiserver has no watch cache of events. Its storage says what is wrong, which its cache does not.
+            // kube-apiserver has no watch cache of events. Errors of its storage include the cause, those of its cache
+            // do not.
             "events" | "events.events.k8s.io" => invalid_revision(&why),
             _ => unexplained(why),
         };
@@ -43,8 +44,8 @@ impl ResourceRequest {
         negotiate::page(&self.encoding()?, page, &self.shared.messages)
     }
 
-    /// Notes what a list has found, for estimating the work of later ones. A page says how many objects there are only
-    /// if it is the first and nothing was selected.
+    /// Records the objects of a list; flow control estimates the cost of later lists from them. Only the first
+    /// page of a list without selectors gives the total number of objects.
     pub(super) fn note_list(&self, options: &ListOptions, page: &Page) {
         if options.continue_token.is_some() || !options.selection.is_everything() {
             return;
@@ -72,13 +73,14 @@ impl ResourceRequest {
         let revision = revision_number(&query.resource_version).map_err(|why| invalid_revision(&why))?;
         let revision = revision.map(Revision::new);
         let limit = match query.limit {
-            // Any state is as good as another, so there is no reason to come back for the rest.
+            // Any state satisfies resource version 0, so the whole list is returned instead of pages.
             _ if query.resource_version == "0" && !continued => 0,
             limit => usize::try_from(limit).unwrap_or(0),
         };
         let exact = match &*query.resource_version_match {
             "Exact" => true,
-            // As before there was a choice: a page of a certain revision is of exactly that.
+            // The behavior before `resourceVersionMatch` existed: a page of a given revision is of exactly that
+            // revision.
             "" => limit > 0,
             _ => false,
         };

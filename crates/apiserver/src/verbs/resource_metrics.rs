@@ -1,4 +1,4 @@
-//! `metrics.k8s.io`: what nodes and pods use. Nothing is kept of it; who measures is asked.
+//! `metrics.k8s.io`: resource usage of nodes and pods, read from the metrics source for each request and never stored.
 
 use coracle_meta::gvk::GroupResource;
 use coracle_meta::quantity::{Format, Quantity, Scale};
@@ -112,7 +112,7 @@ fn measured(measured: Measured) -> Map<String, Value> {
     ])
 }
 
-/// In the units of the metrics-server: processors in billionths, memory in Ki.
+/// Formats usage in the units of metrics-server: CPU in nanocores, memory in Ki.
 fn usage(usage: Usage) -> Value {
     let amount = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
     let cpu = Quantity::from_scaled(amount(usage.cpu_nanocores), Scale::NANO, Format::DecimalSi);
@@ -120,7 +120,7 @@ fn usage(usage: Usage) -> Value {
     json!({"cpu": cpu.canonical(), "memory": memory.canonical()})
 }
 
-/// What is told and never stored.
+/// Wraps metrics as an object without a stored revision.
 fn unstored(metrics: &Value) -> Object {
     Object { json: to_json(metrics).into(), revision: Revision::new(0) }
 }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_are_told_as_the_metrics_server_does() {
+    fn pod_metrics_have_the_format_of_metrics_server() {
         let pod = PodUsage {
             namespace: "n".into(),
             name: "p".into(),

@@ -26,7 +26,7 @@ impl ResourceRequest {
         Ok(with_status(negotiate::document(format, object), status))
     }
 
-    /// Responds that the request succeeded, where there is no object to return.
+    /// Responds with a `Status` of success, for requests without an object to return.
     pub(super) fn respond_success(&self, code: StatusCode) -> Result<Response<ResponseBody>, Refusal> {
         self.respond(&to_value(&Status::success(code.as_u16(), None)), code)
     }

@@ -18,7 +18,7 @@ impl ResourceRequest {
         }
     }
 
-    /// Changes the object, or its Scale if that is what the path leads to.
+    /// Updates the object, or its Scale for a path of that subresource.
     pub(super) async fn change(&self, change: &Change<'_>) -> Result<Updated, Refusal> {
         let declaration = self.kind.declaration();
         let api_version = declaration.storage_api_version();

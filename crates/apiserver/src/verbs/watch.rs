@@ -1,11 +1,11 @@
-//! GET of changes: a stream that ends when the client, the clock, compaction or the server's shutdown ends it,
-//! or when the kind is gone or has become another.
+//! WATCH: a stream of events. It ends when the client closes it, at its timeout, after compaction of events that it has
+//! not sent, at shutdown of the server, and when the kind is deleted or changes.
 //!
-//! A watcher keeps no more than [`READY_BYTES`] and one event ready, which are counted (`flow::unread`). One that
-//! does not read is served no further and falls behind in the store. It ends when it takes nothing for too long, when
-//! its user leaves too much unread, or when the changes it has not seen are compacted.
-//! One that waits costs some 2 800 bytes beside its connection (resident memory of 20 000 of them);
-//! of a custom kind more, since it also waits for its definition.
+//! A watcher buffers at most [`READY_BYTES`] and one event, which are counted (`flow::unread`). The server stops
+//! writing to a watcher whose client does not read, and the watcher falls behind in the store. It ends when its client
+//! reads nothing for too long, when the client's user leaves too much unread, or when events that it has not sent are
+//! compacted. An idle watcher takes some 2 800 bytes beside its connection (resident memory of 20 000 of them), and
+//! more for a custom kind, since it also watches the definition of the kind.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -37,18 +37,18 @@ use crate::service::Shared;
 use crate::status::Refusal;
 use crate::websocket::{self, Handshake, MessageType, Upgrade};
 
-/// How long a watch lasts at least when the client does not say; at most twice as long, so that
-/// those begun together do not end together.
+/// Shortest duration of a watch without `timeoutSeconds`. The longest is twice as long, so that watches that begin
+/// together do not end together.
 const DEFAULT_LENGTH_S: u64 = 1800;
 
-/// How often a client that wants bookmarks gets one.
+/// Interval of bookmarks for clients that allow them.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
-/// Events gathered into one write: as much as a TLS record or a few, so that a burst costs few
-/// system calls, and a watcher little memory.
+/// Bytes of events that are gathered into one write: a few TLS records, so that a burst takes few system calls and a
+/// watcher little memory.
 const READY_BYTES: usize = 64 * 1024;
 
-/// The length of an event before it in a protobuf stream (`LengthDelimitedFramer` of k8s.io/apimachinery).
+/// Size of the length that precedes each event in a protobuf stream (`LengthDelimitedFramer` of k8s.io/apimachinery).
 const LENGTH_BYTES: usize = 4;
 
 impl ResourceRequest {
@@ -69,7 +69,7 @@ impl ResourceRequest {
                 let options = WatchOptions { selection, after };
                 stream.watch = Some(self.begin_watch(options).await?);
             }
-            // The stream has begun for the client: it is told there.
+            // Sent as an ERROR event within the stream, not as the response.
             Err(error @ Error::TooLargeRevision { .. }) => stream.fail(error),
             Err(error) => return Err(error.into()),
         }
@@ -88,7 +88,7 @@ impl ResourceRequest {
         Ok(response)
     }
 
-    /// The type of messages if the client asks for a WebSocket: text for JSON, as in kube-apiserver.
+    /// The message type if the client requests a WebSocket: text for JSON, as in kube-apiserver.
     fn websocket(&self, framing: &Framing) -> Option<MessageType> {
         let is_requested = self.is_upgradable && websocket::is_requested(&self.headers);
         is_requested.then(|| if framing.is_binary() { MessageType::Binary } else { MessageType::Text })
@@ -101,7 +101,7 @@ impl ResourceRequest {
         }
     }
 
-    /// A watch of one object is a watch by its name.
+    /// The selection of the watch. A watch of one object selects it by `metadata.name`.
     fn watch_selection(&self) -> Result<Selection, Refusal> {
         let mut selection = self.query.selection(&*self.kind, &self.path.version)?;
         let name = &*self.path.name;
@@ -116,7 +116,8 @@ impl ResourceRequest {
         Ok(selection)
     }
 
-    /// What is there now, if it is to be told, and where changes begin.
+    /// Returns the current objects, if they are to be sent as initial events, and the revision after which events
+    /// begin.
     async fn state(
         &self,
         selection: &Selection,
@@ -136,11 +137,11 @@ impl ResourceRequest {
 }
 
 struct WatchStream {
-    /// What was there when the watch began, and is not told yet.
+    /// Objects that existed when the watch began and have not been sent yet.
     state: std::vec::IntoIter<Entry>,
-    /// Where the end of the state is marked, if that is still to be done.
+    /// Revision of the bookmark that ends the initial events, until it is sent.
     state_ends: Option<Revision>,
-    /// `None` if there is nothing more to come.
+    /// `None` once no more events follow.
     watch: Option<ObjectWatch>,
     framing: Framing,
     /// Set if each event is a message of a WebSocket.
@@ -154,18 +155,18 @@ struct WatchStream {
     began: Instant,
     ready: VecDeque<Bytes>,
     ready_bytes: usize,
-    /// An event for which there was no room yet.
+    /// An event that exceeds the unread bytes that the client's user may have at present.
     held: Option<Result<Option<ObjectEvent>, Error>>,
-    /// Counts what is ready, while it waits for the client.
+    /// Charges the ready bytes to the client's user until the client has read them.
     unread: Option<Charge>,
     bookmarks: bool,
-    /// Whether it was counted as ended because its client does not read.
+    /// True once the watch is counted as terminated because its client does not read.
     is_terminated: bool,
-    /// None within the process, where a write costs nothing.
+    /// `None` within the process, where a write costs nothing.
     pace: Option<Pace>,
     until: Instant,
-    /// For the end or the next bookmark, whichever comes first. Made once: making a timer costs more
-    /// than telling an event.
+    /// Fires at the end or at the next bookmark, whichever comes first. Created once: a new timer costs more than
+    /// sending an event.
     timer: Pin<Box<Sleep>>,
     shutdown: Shutdown,
 }
@@ -173,9 +174,9 @@ struct WatchStream {
 /// The shutdown of the server and the deletion of the cluster, which end the watch.
 struct Shutdown {
     token: CancellationToken,
-    /// None for a watch of all clusters, or of one that cannot be deleted.
+    /// `None` for a watch of all clusters, or of a cluster that cannot be deleted.
     deletion: Option<CancellationToken>,
-    /// Made once per watch, like the timer.
+    /// Created once per watch, like the timer.
     cancelled: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -187,7 +188,7 @@ impl Shutdown {
             Some(deletion) => {
                 let shutdown = token.clone();
                 Box::pin(async move {
-                    // Both only wait.
+                    // Both branches are cancel safe.
                     tokio::select! {
                         () = shutdown.cancelled() => {}
                         () = deletion.cancelled() => {}
@@ -203,7 +204,7 @@ impl Shutdown {
     }
 }
 
-/// About what an event takes when it is told.
+/// Approximate size of an event in the response.
 fn stored_bytes(event: &Result<Option<ObjectEvent>, Error>) -> usize {
     match event {
         Ok(Some(ObjectEvent::Added(state) | ObjectEvent::Modified(state) | ObjectEvent::Deleted(state))) => {
@@ -214,7 +215,7 @@ fn stored_bytes(event: &Result<Option<ObjectEvent>, Error>) -> usize {
 }
 
 async fn next_frame(mut stream: WatchStream) -> Option<(Result<Frame<Bytes>, Infallible>, WatchStream)> {
-    // Events that are framed already are sent: an event is never cut in two.
+    // Events that are already framed are still sent: an event is never cut in two.
     if stream.shutdown.is_cancelled() {
         stream.watch = None;
     }
@@ -282,7 +283,7 @@ impl WatchStream {
         self.now + i64::try_from(self.began.elapsed().as_secs()).unwrap_or(0)
     }
 
-    /// Tells as much of the state as goes into one write.
+    /// Frames as many initial events as fit into one write.
     async fn tell_state(&mut self) {
         while self.ready_bytes < READY_BYTES {
             let Some(bytes) = self.state.as_slice().first().map(Entry::value_len) else {
@@ -306,17 +307,18 @@ impl WatchStream {
         }
     }
 
-    /// Whether the client's user may leave so many more bytes unread.
+    /// Whether the client's user may have this many more unread bytes.
     fn has_room(&self, bytes: usize) -> bool {
         self.unread.as_ref().is_none_or(|unread| unread.has_room(bytes))
     }
 
-    /// Waits until it may. Ends the watch if that takes too long, or when the server shuts down.
+    /// Waits until the client's user may have this many more unread bytes. Ends the watch if that takes too long, or
+    /// when the server shuts down.
     async fn room(&mut self, bytes: usize) -> bool {
         let Some(unread) = &self.unread else { return true };
         let has_room = unread.has_room(bytes)
             || tokio::select! {
-                // Both only wait.
+                // Both branches are cancel safe.
                 has_room = unread.room(bytes) => has_room,
                 () = &mut self.shutdown.cancelled => false,
             };
@@ -329,14 +331,14 @@ impl WatchStream {
         has_room
     }
 
-    /// Counts the watch once as one whose client does not read.
+    /// Counts the watch, at most once, as terminated because its client does not read.
     fn count_terminated(&mut self) {
         if !std::mem::replace(&mut self.is_terminated, true) {
             self.resource.count_terminated(self.shared.metrics.server());
         }
     }
 
-    /// Adds what else is there already, so that it goes out in the same write.
+    /// Adds events that are already available, so that they are sent in the same write.
     fn gather(&mut self) {
         while self.state.len() == 0
             && self.state_ends.is_none()
@@ -357,9 +359,9 @@ impl WatchStream {
     async fn wait(&mut self) {
         if self.held.is_none() {
             let Some(watch) = &mut self.watch else { return };
-            // All branches may be dropped: the watch keeps what it has not handed out, and the others only wait.
+            // All branches are cancel safe: the watch keeps events that it has not returned.
             tokio::select! {
-                // Time passes however much happens.
+                // The timer comes first, so that a steady stream of events cannot starve it.
                 biased;
                 () = &mut self.timer => return self.time_is_up(),
                 event = watch.next() => self.held = Some(event),
@@ -418,7 +420,7 @@ impl WatchStream {
         }
     }
 
-    /// Tells how far the watch has come; at the end of the state with the mark of that.
+    /// Adds a bookmark of the revision, which at the end of the initial events has the annotation of their end.
     fn tell_bookmark(&mut self, revision: Revision, end_of_state: bool) {
         if !self.bookmarks {
             return;
@@ -442,7 +444,7 @@ impl WatchStream {
         self.ready_bytes += self.ready.back().map_or(0, Bytes::len);
     }
 
-    /// Makes one message of the pieces of the last event, which begin at `first`, if they go over a WebSocket.
+    /// Joins the pieces of the last event, which begin at `first`, into one message if the watch uses a WebSocket.
     fn make_message(&mut self, first: usize) {
         let Some(messages) = self.websocket.filter(|_| first < self.ready.len()) else { return };
         let mut pieces = self.ready.split_off(first);
@@ -450,19 +452,19 @@ impl WatchStream {
             1 => pieces.pop_front().unwrap_or_default(),
             _ => concatenated(pieces),
         };
-        // The length before each event of a protobuf stream; messages have their own.
+        // Skips the length that precedes each event of a protobuf stream: a WebSocket message has its own length.
         let skipped = if messages == MessageType::Binary { LENGTH_BYTES.min(event.len()) } else { 0 };
         self.ready.push_back(event.slice(skipped..));
     }
 
-    /// All that is ready, in one piece. A single frame is shared and not copied.
+    /// Takes all ready frames in one piece. A single frame is shared and not copied.
     fn take(&mut self) -> Bytes {
         let bytes = std::mem::take(&mut self.ready_bytes);
         let mut ready = std::mem::take(&mut self.ready);
         match ready.len() {
             1 => ready.pop_front().unwrap_or_default(),
             _ if bytes > 2 * READY_BYTES || self.websocket.is_some() => {
-                // Large objects, and messages of a WebSocket: one after the other.
+                // Large objects and WebSocket messages are returned one at a time.
                 let first = ready.pop_front().unwrap_or_default();
                 self.ready_bytes = bytes - first.len();
                 self.ready = ready;
@@ -475,7 +477,7 @@ impl WatchStream {
 
 impl Drop for WatchStream {
     fn drop(&mut self) {
-        // The connection ends a response that its client does not read.
+        // The connection drops the response if its client does not read.
         if self.unread.as_ref().is_some_and(Charge::is_ended) {
             self.count_terminated();
         }

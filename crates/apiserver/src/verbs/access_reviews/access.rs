@@ -1,4 +1,4 @@
-//! Who may do what: the four kinds of reviews that ask.
+//! SubjectAccessReview, LocalSubjectAccessReview, SelfSubjectAccessReview and SelfSubjectRulesReview.
 
 use coracle_registry::{Identity, view};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::negotiate::to_value;
 use crate::status::Refusal;
 
 impl ResourceRequest {
-    /// The status of a review of access.
+    /// Evaluates an access review. Returns its status.
     pub(super) async fn review_access(&self, question: &Value) -> Result<Value, Refusal> {
         let spec = question.get("spec").unwrap_or(&Value::Null);
         let asked_for;
@@ -33,7 +33,7 @@ impl ResourceRequest {
         Ok(status(decision, problems.into_iter().flatten()))
     }
 
-    /// A SelfSubjectRulesReview with its answer, which does not repeat the question.
+    /// Evaluates a SelfSubjectRulesReview. The response does not repeat the spec.
     pub(super) async fn what_may_i(&self, question: &Value) -> Result<Value, Refusal> {
         let namespace = view::text(question, &["spec", "namespace"]);
         if namespace.is_empty() {
@@ -60,7 +60,7 @@ impl ResourceRequest {
     }
 }
 
-/// What is told of a decision, and of what was not understood of the question.
+/// Builds the status from the decision and the parse errors of the selectors.
 fn status(decision: Decision, problems: impl Iterator<Item = String>) -> Value {
     let Decision { allowed, denied, reason, evaluation_error } = decision;
     let errors = Some(evaluation_error).filter(|error| !error.is_empty()).into_iter().chain(problems);
@@ -76,7 +76,7 @@ fn status(decision: Decision, problems: impl Iterator<Item = String>) -> Value {
     status
 }
 
-/// Whom a review asks about.
+/// Returns the user of a review.
 fn subject(spec: &Value) -> Identity {
     let texts = |value: &Value| {
         let items = value.as_array().into_iter().flatten();
@@ -92,7 +92,7 @@ fn subject(spec: &Value) -> Identity {
     }
 }
 
-/// What a review asks about.
+/// Returns the attributes of a review: verb, and resource or path.
 fn attributes(spec: &Value) -> Attributes<'_> {
     if let Some(path) = spec.get("nonResourceAttributes") {
         return Attributes {

@@ -1,4 +1,4 @@
-//! Questions: objects that are posted, answered and not kept.
+//! Access and token reviews: objects that are created, evaluated and returned, but not stored.
 
 mod access;
 mod selectors;
@@ -17,7 +17,7 @@ use crate::body::ResponseBody;
 use crate::status::Refusal;
 
 impl ResourceRequest {
-    /// Answers an object of a kind of which nothing is kept.
+    /// Evaluates an object of a kind that is not stored.
     pub(super) async fn answer_access_review(&self) -> Result<Response<ResponseBody>, Refusal> {
         let kind = &*self.kind.declaration().kind;
         if kind == "Binding" {
@@ -66,7 +66,7 @@ impl ResourceRequest {
         if errors.is_empty() {
             return Ok(());
         }
-        // Upstream does not know any more what it was asked.
+        // kube-apiserver omits the kind from this error.
         let kind = GroupKind { group: self.path.group.clone().into(), kind: "".into() };
         Err(Status::invalid(&kind, "", &errors).into())
     }
@@ -92,7 +92,7 @@ fn drop_system_fields(question: &mut Value) {
     }
 }
 
-/// A user as `UserInfo`, of which nothing is told that is empty.
+/// Converts a user to `UserInfo` without its empty fields.
 fn user_info(identity: &Identity) -> Value {
     let Identity { name, uid, groups, extra } = identity;
     let mut info = Map::new();

@@ -1,14 +1,14 @@
-//! Which objects a review asks about, as far as selectors say it.
+//! Field and label selectors of access reviews.
 
 use coracle_meta::selector::labels::Operator;
 use coracle_meta::selector::{fields, labels};
 use coracle_registry::view;
 use serde_json::Value;
 
-/// What a selector requires, as far as it can be read.
+/// The requirements of a selector that could be parsed.
 pub(super) struct Read<R> {
     pub(super) requirements: Vec<R>,
-    /// Whether there is more to it. Leaving it out asks for more objects, so nothing is allowed by it.
+    /// True if a requirement could not be parsed. Without it the review covers more objects, so this never allows more.
     pub(super) incomplete: bool,
 }
 
@@ -28,7 +28,7 @@ impl<R> Read<R> {
         read
     }
 
-    /// What is told of what was left out.
+    /// The evaluation error for requirements that could not be parsed.
     pub(super) fn problem(&self, field: &str) -> Option<String> {
         let partially = if self.requirements.is_empty() { "" } else { "partially " };
         let told = || format!("spec.resourceAttributes.{field} {partially}ignored due to parse error");
@@ -36,7 +36,7 @@ impl<R> Read<R> {
     }
 }
 
-/// The fields that are asked about.
+/// Parses the field selector of a review.
 pub(super) fn of_fields(attributes: &Value) -> Read<fields::Requirement> {
     let expressions = view::items(attributes, &["fieldSelector", "requirements"]);
     if !expressions.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn of_fields(attributes: &Value) -> Read<fields::Requirement> {
     }
 }
 
-/// The labels that are asked about.
+/// Parses the label selector of a review.
 pub(super) fn of_labels(attributes: &Value) -> Read<labels::Requirement> {
     let expressions = view::items(attributes, &["labelSelector", "requirements"]);
     if !expressions.is_empty() {
@@ -60,7 +60,7 @@ pub(super) fn of_labels(attributes: &Value) -> Read<labels::Requirement> {
     }
 }
 
-/// Fields can only be compared with one value.
+/// Converts a field requirement, which can only compare with a single value.
 fn field_requirement(expression: &Value) -> Option<fields::Requirement> {
     let equal = match view::text(expression, &["operator"]) {
         "In" => true,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_read_counts_and_the_rest_is_told() {
+    fn selector_with_invalid_requirements_keeps_the_valid_ones_and_reports_the_rest() {
         let fields = |selector: Value| {
             let read = of_fields(&json!({"fieldSelector": selector}));
             let shown: Vec<String> = read.requirements.iter().map(ToString::to_string).collect();

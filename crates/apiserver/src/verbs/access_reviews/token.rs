@@ -1,4 +1,4 @@
-//! TokenReview: whose token this is.
+//! TokenReview: authenticates a token.
 
 use coracle_base::Timestamp;
 use coracle_registry::view;
@@ -10,7 +10,7 @@ use crate::authentication::{Authenticated, AuthenticationError};
 use crate::status::Refusal;
 
 impl ResourceRequest {
-    /// Fills in the status of a review of a token. As in kube-apiserver, a field that has no new value keeps the one that
+    /// Sets the status of a token review. As in kube-apiserver, a field that has no new value keeps the one that
     /// the client sent.
     pub(super) async fn review_token(&self, question: &mut Value) -> Result<(), Refusal> {
         let token = view::text(question, &["spec", "token"]);

@@ -1,4 +1,4 @@
-//! `pods/binding`, and `bindings`, which is the same under its older path.
+//! `pods/binding`, and `bindings`, its older path.
 
 use coracle_meta::field::ErrorList;
 use coracle_meta::gvk::GroupResource;
@@ -17,7 +17,7 @@ use crate::body::ResponseBody;
 use crate::status::Refusal;
 
 impl ResourceRequest {
-    /// Gives the pod of this name to a node; to whichever the body names if it is empty.
+    /// Binds the pod of this name to a node. If the name is empty, the body names the pod.
     pub(in super::super) async fn bind(&self, name: &str) -> Result<Response<ResponseBody>, Refusal> {
         let (binding, mut warnings) = self.posted().await?;
         match self.admit_and_assign(name, &binding, &mut warnings).await {
@@ -52,7 +52,7 @@ impl ResourceRequest {
         let mut errors = ErrorList::new();
         validate_binding(&binding, &mut errors);
         if !errors.is_empty() {
-            // Upstream takes this for a fault of its own.
+            // kube-apiserver returns these errors with reason Unknown and not as invalid.
             return Err(Status::failure(Reason::Unknown, errors.to_string()).into());
         }
         self.assign(name, &binding).await

@@ -1,6 +1,6 @@
-//! Parts that lead to a node: logs, terminals, ports and proxies.
+//! Subresources that connect to a node: `log`, `exec`, `attach`, `portforward` and `proxy`.
 //!
-//! What can be said without the node is said here, in upstream's words.
+//! Errors that do not depend on the node have the texts of kube-apiserver.
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use coracle_meta::gvk::{GroupKind, GroupResource};
@@ -50,7 +50,7 @@ impl ResourceRequest {
         let pod = self.find(&*self.kind, &self.path.name).await?;
         let container = self.chosen_container(&pod)?;
         match view::text(&pod, &["spec", "nodeName"]) {
-            // Nothing has been said yet.
+            // The pod is not scheduled, so it has no log yet.
             "" => {
                 let mut response = Response::new(full(""));
                 *response.status_mut() = StatusCode::NO_CONTENT;
@@ -77,7 +77,7 @@ impl ResourceRequest {
             check("sinceSeconds", 1, "must be greater than 0")?;
         } else if self.query.number("sinceSeconds")?.is_some() {
             let detail = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-            // Upstream has no name for the place.
+            // kube-apiserver names no field in this error.
             errors.push(FieldError::forbidden(&Path::root("[]"), detail));
         }
         if !self.query.text("stream").is_empty() {
@@ -120,7 +120,7 @@ impl ResourceRequest {
         };
         let services = GroupResource { group: "".into(), resource: "services".into() };
         let endpoints = self.find_existing(known("", "v1", "endpoints")?, name).await?;
-        // As in kube-apiserver, also if there is such a service.
+        // As in kube-apiserver, even if the service exists.
         let endpoints = endpoints.ok_or_else(|| Status::not_found(&services, name))?;
         let subsets = view::items(&endpoints, &["subsets"]);
         let has_port = |subset: &&Value| {
@@ -138,7 +138,7 @@ impl ResourceRequest {
         Err(Status::service_unavailable(message).into())
     }
 
-    /// The name of a port of a service.
+    /// Returns the name of the service port with this number.
     async fn port_name(&self, service: &str, number: i64) -> Result<String, Refusal> {
         let found = self.find(&*self.kind, service).await?;
         let ports = view::items(&found, &["spec", "ports"]);
@@ -151,7 +151,7 @@ impl ResourceRequest {
         }
     }
 
-    /// Whether an address of endpoints is that of a pod of the same namespace: only those are connected to.
+    /// Whether an address of endpoints belongs to a pod of the same namespace; the proxy connects to no other.
     async fn is_address_of_pod(&self, address: &Value) -> Result<bool, Refusal> {
         let target = |field| view::text(address, &["targetRef", field]);
         if target("name").is_empty() || target("namespace") != self.path.namespace {
@@ -164,7 +164,7 @@ impl ResourceRequest {
         Ok(view::items(&pod, &["status", "podIPs"]).iter().any(|found| view::text(found, &["ip"]) == ip))
     }
 
-    /// The name of what is passed on to, without scheme and port.
+    /// Returns the name of the proxied object, without scheme and port.
     fn proxied_name(&self, what: &str) -> Result<&str, Refusal> {
         let refused = || Refusal::bad_request(format!("invalid {what} request {}", quoted(&self.path.name)));
         split(&self.path.name).map(|(_, name, _)| name).ok_or_else(refused)
@@ -177,7 +177,7 @@ impl ResourceRequest {
     }
 }
 
-/// Whether an address is neither of this machine nor of many.
+/// Whether an address is neither loopback, link-local nor unspecified, nor multicast or broadcast.
 fn is_elsewhere(address: std::net::IpAddr) -> bool {
     let link_local = match address {
         std::net::IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
@@ -186,8 +186,7 @@ fn is_elsewhere(address: std::net::IpAddr) -> bool {
     !(link_local || address.is_loopback() || address.is_multicast() || address.is_unspecified())
 }
 
-/// Scheme, name and port of `name`, `name:port` or `scheme:name:port`. The scheme is that of plain
-/// HTTP where it is empty.
+/// Splits `name`, `name:port` or `scheme:name:port` into scheme, name and port. An empty scheme stands for plain HTTP.
 fn split(id: &str) -> Option<(&str, &str, &str)> {
     let parts: Vec<&str> = id.split(':').collect();
     let (scheme, name, port) = match parts.as_slice() {
@@ -204,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_carry_scheme_and_port() {
+    fn name_with_scheme_and_port_is_split() {
         assert_eq!(split("a"), Some(("", "a", "")));
         assert_eq!(split("a:80"), Some(("", "a", "80")));
         assert_eq!(split("https:a:"), Some(("https", "a", "")));

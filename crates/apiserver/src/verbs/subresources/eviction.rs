@@ -1,4 +1,4 @@
-//! `pods/eviction`: deletes a pod if the budgets that count it can spare it.
+//! `pods/eviction`: deletes a pod if its PodDisruptionBudget allows the disruption.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,23 +23,22 @@ use crate::body::ResponseBody;
 use crate::negotiate::{self, Decoding, media_type};
 use crate::status::Refusal;
 
-/// How often a pod that keeps changing is looked at again, as in upstream.
+/// Number of attempts for a pod that keeps changing, as in kube-apiserver.
 const ATTEMPTS: usize = 20;
 
-/// After how many seconds a client should try again whose pod is counted by a budget that has not
-/// been counted yet.
+/// `retryAfterSeconds` of the error for a pod whose budget the disruption controller has not processed yet.
 const RETRY_AFTER_S: u32 = 10;
 
-/// Who notes in a budget that a pod goes.
+/// Field manager of the budget's status when it records a disrupted pod.
 const MANAGER: &str = "kube-apiserver";
 
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// What the budgets say about a pod.
+/// Decision about the eviction of a pod.
 enum Verdict {
-    /// It may go.
+    /// The pod may be evicted.
     Free,
-    /// It may go as long as it is as it was when it was looked at.
+    /// The pod may be evicted only at the resource version at which it was checked.
     FreeAsItIs { budget: String },
 }
 
@@ -59,7 +58,7 @@ impl ResourceRequest {
     pub(super) async fn evict(&self) -> Result<Response<ResponseBody>, Refusal> {
         let (eviction, mut warnings) = match self.posted().await {
             Ok(posted) => posted,
-            // The older version is taken, too, and has the same fields.
+            // `policy/v1beta1` is accepted as well; it has the same fields.
             Err(refusal) => self.posted_in_v1beta1().await.map_err(|_| refusal)?,
         };
         match self.admit_and_evict(eviction, &mut warnings).await {
@@ -170,7 +169,7 @@ impl ResourceRequest {
         Ok(budgets)
     }
 
-    /// Asks a budget whether a pod may go, and has it counted.
+    /// Checks whether a budget allows the eviction of a pod, and records the disruption in its status.
     async fn ask(&self, budget: &Value, pod: &Value, dry_run: bool) -> Result<Verdict, Refusal> {
         let name = view::name(budget);
         if !eviction::is_ready(pod) && disruption::lets_unready_go(budget) {
@@ -206,7 +205,7 @@ impl ResourceRequest {
         }
     }
 
-    /// Notes in the pod why it goes, and deletes it.
+    /// Sets the `DisruptionTarget` condition of the pod, and deletes the pod.
     async fn disrupt_pod(&self, options: &DeleteOptions, dry_run: bool) -> Result<(), Refusal> {
         let mut options = options.clone();
         let api_version = self.kind.declaration().storage_api_version();
@@ -221,7 +220,7 @@ impl ResourceRequest {
         Ok(())
     }
 
-    /// Returns the revision of the pod that was marked.
+    /// Sets the `DisruptionTarget` condition of the pod. Returns its new revision.
     async fn mark(&self, write: &Write<'_>, options: &DeleteOptions) -> Result<String, Refusal> {
         let now = self.cluster.now().to_string();
         let refused: Mutex<Option<String>> = Mutex::default();
@@ -242,7 +241,7 @@ impl ResourceRequest {
     }
 }
 
-/// Why a pod is not the one that is meant.
+/// Returns why a pod does not match the preconditions, if it does not.
 fn mismatch(pod: &Value, options: &DeleteOptions) -> Option<String> {
     let meta = Meta::of(pod);
     let format = &options.preconditions;

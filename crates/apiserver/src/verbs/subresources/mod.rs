@@ -1,4 +1,5 @@
-//! Parts of objects whose own kind is another than that of the object, and things done to objects.
+//! Subresources whose kind differs from that of the object, such as `scale`, and those that act on it, such as
+//! `eviction`.
 
 mod binding;
 mod connect;
@@ -20,7 +21,7 @@ use crate::negotiate;
 use crate::status::Refusal;
 
 impl ResourceRequest {
-    /// Does what is asked of a part.
+    /// Handles a request for a subresource.
     pub(super) async fn answer_subresource(
         &self,
         part: &Subresource,
@@ -35,8 +36,8 @@ impl ResourceRequest {
         }
     }
 
-    /// The body, which is of the part's kind and of the path's namespace. Returns it with what the
-    /// client should be warned of.
+    /// Decodes the body, an object of the subresource's kind and of the path's namespace. Returns it with the warnings
+    /// for the client.
     pub(super) async fn posted(&self) -> Result<(Value, Vec<String>), Refusal> {
         let (mut object, warnings) = self.decoded().await?;
         match self.set_namespace(&mut object) {
@@ -52,13 +53,13 @@ impl ResourceRequest {
         Ok(())
     }
 
-    /// An object of the path's namespace, or of none.
+    /// Reads an object in the namespace of the path, or a cluster-scoped one.
     async fn find(&self, kind: &dyn Kind, name: &str) -> Result<Value, Refusal> {
         let object = self.cluster.get(kind, &self.path.namespace, name, None).await?;
         negotiate::tree(&object.json)
     }
 
-    /// An object of the same namespace, if there is one.
+    /// Reads an object in the namespace of the path; `None` if it does not exist.
     async fn find_existing(&self, kind: &dyn Kind, name: &str) -> Result<Option<Value>, Refusal> {
         match self.cluster.get(kind, &self.path.namespace, name, None).await {
             Ok(object) => negotiate::tree(&object.json).map(Some),
@@ -68,12 +69,12 @@ impl ResourceRequest {
     }
 }
 
-/// A kind that is always there.
+/// Returns a built-in kind.
 fn known(group: &str, version: &str, plural: &str) -> Result<&'static dyn Kind, Refusal> {
     catalog::find(group, version, plural).ok_or_else(Refusal::not_found)
 }
 
-/// A refusal because of the state of something that is named in an unusual way.
+/// The error 409 Conflict. Its details have the given group and resource, which need not be those of the kind.
 fn conflict(group: &'static str, resource: &'static str, name: &str, reason: String) -> Refusal {
     let resource = GroupResource { group: group.into(), resource: resource.into() };
     Status::conflict(&resource, name, reason).into()

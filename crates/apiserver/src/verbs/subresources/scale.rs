@@ -1,4 +1,4 @@
-//! `scale`: how many of something there are to be.
+//! `scale`: the desired number of replicas.
 
 use coracle_meta::status::Status;
 use coracle_registry::lifecycle::{Change, Object};
@@ -30,7 +30,7 @@ impl ResourceRequest {
         }
     }
 
-    /// Some objects have no scale until they say how many there are to be.
+    /// Rejects an object whose replicas field is not set, for kinds whose Scale requires it.
     fn check_said(&self, object: &Object) -> Result<(), Refusal> {
         let declaration = self.kind.declaration();
         let paths = declaration.subresource("scale").and_then(|part| part.scale.as_ref());

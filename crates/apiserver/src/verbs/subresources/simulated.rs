@@ -1,5 +1,5 @@
-//! Logs, exec, attach, port-forward and proxies of pods on simulated nodes. They are answered at once: a client that gets
-//! 503 tries again.
+//! Logs, exec, attach, port-forward and proxies of pods on simulated nodes. All except logs are rejected with 400 at
+//! once: a client retries after 503.
 
 use coracle_base::Timestamp;
 use coracle_meta::field::quoted;
@@ -24,7 +24,7 @@ struct LogOptions {
 }
 
 impl ResourceRequest {
-    /// The node, if it exists and is simulated.
+    /// Returns the node, if it exists and is simulated.
     pub(super) async fn simulated_node(&self, name: &str) -> Result<Option<Value>, Refusal> {
         let Some(nodes) = &self.components.simulated_nodes else { return Ok(None) };
         let kind = known("", "v1", "nodes")?;
@@ -53,8 +53,8 @@ impl ResourceRequest {
         Refusal::bad_request(format!("{subject}: no container runs there, so {part} is not available"))
     }
 
-    /// The log of a container of a simulated node. Its lines are all there from the beginning, so `follow` ends with the
-    /// last of them.
+    /// Returns the log of a container of a simulated node. All lines exist from the beginning, so `follow` ends with
+    /// the last one.
     pub(super) fn simulated_log(
         &self,
         node: &Value,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_select_and_format_lines() {
+    fn log_options_select_and_format_lines() {
         let line = |at, text: &str| LogLine { at: seconds(at), text: text.to_owned() };
         let lines = || vec![line(1, "one"), line(1, "two"), line(5, "drei…")];
         let usual = LogOptions::default();

@@ -1,4 +1,4 @@
-//! `serviceaccounts/token`: a token by which a pod shows who it is.
+//! `serviceaccounts/token`: issues tokens with which pods authenticate as a service account.
 
 use coracle_meta::field::{ErrorList, FieldError, Path, quoted};
 use coracle_meta::gvk::GroupKind;
@@ -22,13 +22,13 @@ use crate::token::{BoundTo, Claims, ObjectRef, TokenSigner, issue, issuer};
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
 
-/// How long a token is valid where nobody says, in seconds, as in upstream.
+/// Default lifetime of a token in seconds, as in kube-apiserver.
 const DEFAULT_EXPIRATION_S: i64 = 3600;
 const MIN_EXPIRATION_S: i64 = 600;
 const MAX_EXPIRATION_S: i64 = 1 << 32;
 
-/// What pods ask for that were made before tokens ended. They are given [`EXTENDED_S`], and told
-/// that they are late when it has passed.
+/// Lifetime requested for pods that date from before tokens expired. Their tokens are valid for [`EXTENDED_S`], and the
+/// `warnafter` claim marks their use after this lifetime as stale.
 const WARN_ONLY_S: i64 = 3607;
 const EXTENDED_S: i64 = 365 * 24 * 3600;
 
@@ -55,7 +55,7 @@ impl ResourceRequest {
         let (cluster, operation, conditions) = (&self.cluster, Operation::Create, &Conditions::default());
         let attributes = Attributes { cluster, write: &write, operation, name, old: None, conditions };
         cluster.mutate(&attributes, &mut request, warnings).await?;
-        // The same for all of it, should the key be replaced meanwhile.
+        // Used for the whole request, even if the key is rotated meanwhile.
         let signer = self.components.tokens.as_deref().ok_or_else(no_key)?.current();
         let account = self.find(&*self.kind, &self.path.name).await?;
         self.complete(&mut request, &account)?;
@@ -66,13 +66,13 @@ impl ResourceRequest {
         let token = issue(signer, &claims).map_err(Status::internal_error)?;
         let seconds = view::integer(&request, &["spec", "expirationSeconds"]).unwrap_or(DEFAULT_EXPIRATION_S);
         let expires = Time(self.now.saturating_add(seconds)).to_string();
-        // Written although it has no value, as by upstream.
+        // kube-apiserver writes this field even if it has no value.
         view::set_default(&mut request["spec"], "boundObjectRef", || Value::Null);
         request["status"] = json!({"token": token, "expirationTimestamp": expires});
         self.respond(&request, StatusCode::CREATED)
     }
 
-    /// Sets the defaults of a request, which must be about the account of the path.
+    /// Sets the defaults of a request. Rejects a name other than that of the path's service account.
     fn with_token_defaults(&self, mut request: Value) -> Result<Value, Refusal> {
         let said = Meta::of(&request).name();
         if !said.is_empty() && said != self.path.name {
@@ -92,7 +92,7 @@ impl ResourceRequest {
         Ok(self.cluster.note_ownership(&self.write(&api_version)?, request))
     }
 
-    /// Fills in what the account says, and checks the rest.
+    /// Sets metadata and audiences from the service account and the server, and validates UID and expiration.
     fn complete(&self, request: &mut Value, account: &Value) -> Result<(), Refusal> {
         let (said, uid) = (Meta::of(request).uid(), Meta::of(account).uid());
         if !said.is_empty() && said != uid {
@@ -121,7 +121,7 @@ impl ResourceRequest {
         Err(invalid("", FieldError::invalid(&Path::root("spec.expirationSeconds"), seconds, detail)))
     }
 
-    /// Makes a token end when the administrator says, and says so.
+    /// Limits the expiration to the configured maximum. Returns a warning if it was longer.
     fn shorten(&self, request: &mut Value) -> Option<String> {
         let limit = self.components.token_policy.max_expiration?;
         let limit = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
@@ -133,7 +133,7 @@ impl ResourceRequest {
         Some(format!("requested expiration of {format} seconds shortened to {limit} seconds"))
     }
 
-    /// Whose token it is to be, and with what it is to end.
+    /// Returns the service account of the token and the object to whose lifetime it is bound.
     async fn bound_to(&self, request: &Value, account: &Value) -> Result<BoundTo, Refusal> {
         let mut bound = BoundTo {
             cluster: ClusterReference::from(&self.cluster).into(),
@@ -187,7 +187,7 @@ impl ResourceRequest {
         Err(conflict("", kind, name, reason))
     }
 
-    /// Where a pod runs; only the name if there is no such node.
+    /// Returns the node of a pod; without a UID if the node does not exist.
     async fn node_of_pod(&self, pod: &Value) -> Result<Option<ObjectRef>, Refusal> {
         let name = view::text(pod, &["spec", "nodeName"]);
         if name.is_empty() {
@@ -236,7 +236,7 @@ fn invalid(name: &str, error: FieldError) -> Refusal {
     Status::invalid(&kind, name, &ErrorList::from(error)).into()
 }
 
-/// A server that was given no key.
+/// The error of a server without a signing key.
 fn no_key() -> Refusal {
     Status::service_unavailable("tokens cannot be issued: this server has no key to sign them with").into()
 }
