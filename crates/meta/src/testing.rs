@@ -1,4 +1,4 @@
-//! What tests share.
+//! Helpers that several test modules use.
 
 /// Runs a test that recurses as deep as values may be nested, on a stack as large as that of requests.
 pub(crate) fn on_large_stack(test: impl FnOnce() + Send + 'static) {

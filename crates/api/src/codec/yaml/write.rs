@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 
 use super::resolve::{self, Resolved};
 
-/// The largest indentation, in spaces. An object of 3 MiB can have 400 000 fields that lie thousands of levels deep, and
-/// each line of block style begins with two spaces for each level. What lies deeper is written as JSON, which is YAML too.
+/// The largest indentation, in spaces. An object of 3 MiB can have 400 000 fields that lie thousands of levels deep,
+/// and each line of block style begins with two spaces for each level. Deeper values are written as JSON, which is also
+/// YAML.
 const MAX_INDENT: usize = 128;
 
 pub(super) fn document(value: &Value) -> String {
