@@ -296,7 +296,7 @@ async fn a_head_that_is_too_large_is_refused() {
     let large = "x".repeat(16 * 1024);
     header.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n").await.unwrap();
     for number in 0..16 {
-        // Whoever is refused may find the door closed.
+        // After the rejection the connection may be closed already.
         let line = format!("x-{number}: {large}\r\n");
         if header.write_all(line.as_bytes()).await.is_err() {
             break;

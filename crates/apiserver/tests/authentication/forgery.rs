@@ -1,4 +1,4 @@
-//! Tokens that somebody else has made.
+//! Forged tokens.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::site::{ISSUER, NOW_S, Site, claims, encoded, signer};
 
-/// What a good token of the account `default` says.
+/// The claims of a valid token of the service account `default`.
 async fn good_claims(site: &Site) -> Value {
     claims(&site.token("default", json!({})).await)
 }
@@ -21,7 +21,7 @@ async fn error(site: &Site, token: &str) -> String {
 const CRYPTOGRAPHIC: &str = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]";
 
 #[tokio::test]
-async fn what_the_key_signs_is_good() {
+async fn token_signed_by_the_key_is_valid() {
     let site = Site::new().await;
     let claims = good_claims(&site).await;
     assert!(site.is_known(&site.signed(&site.header(), &claims)).await);

@@ -37,19 +37,19 @@ pub(crate) async fn admin() -> Client {
 }
 
 impl Client {
-    /// Somebody else.
+    /// Another user of the same server.
     pub(crate) fn named(&self, name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
         let identity = Identity { name: name.to_owned(), groups, ..Identity::default() };
         Self { identity: Some(Arc::new(identity)), ..self.clone() }
     }
 
-    /// A user who is known, and nothing else.
+    /// An authenticated user without roles.
     pub(crate) fn user(&self, name: &str) -> Self {
         self.named(name, &["system:authenticated"])
     }
 
-    /// Somebody who shows nothing.
+    /// A client without credentials.
     pub(crate) fn stranger(&self) -> Self {
         Self { identity: None, ..self.clone() }
     }
@@ -61,7 +61,7 @@ impl Client {
         client
     }
 
-    /// Administrators have an operator's credential, and all others one of the cluster that they ask.
+    /// Members of system:masters have an operator's credential, all others a credential of the cluster in the path.
     fn scope(&self, path: &str) -> CredentialScope {
         let groups = self.identity.as_ref().map(|identity| identity.groups.as_slice()).unwrap_or_default();
         if groups.iter().any(|group| group == "system:masters") {

@@ -1,4 +1,4 @@
-//! What `/metrics` tells.
+//! The metrics at `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -30,7 +30,7 @@ async fn take(client: &Client, step: &Value) -> Value {
     serde_json::from_slice(&bytes(response).await).unwrap()
 }
 
-/// What of an answer is recorded.
+/// The part of a response that is compared.
 fn seen(answer: &Value) -> Value {
     if answer["kind"] == "Status" {
         return json!({"code": answer["code"], "message": answer["message"]});
