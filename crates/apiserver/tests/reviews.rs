@@ -1,4 +1,4 @@
-//! Questions that are posted and answered: who somebody is, and who may do what.
+//! Reviews: TokenReview, SelfSubjectReview and access reviews.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -12,7 +12,7 @@ const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
 const AUTHENTICATION: &str = "/apis/authentication.k8s.io/v1";
 
 #[tokio::test]
-async fn the_client_learns_who_it_is() {
+async fn self_subject_review_returns_the_user() {
     let client = Client::new().await;
     let (code, review) = client.post(&format!("{AUTHENTICATION}/selfsubjectreviews"), json!({})).await;
     assert_eq!(code, 201);

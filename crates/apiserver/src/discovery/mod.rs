@@ -238,7 +238,7 @@ fn aggregated_group<'a>(served: &'a ServedKinds, group: &'a str) -> ApiGroupDisc
 
 fn aggregated_resource<'a>(kind: &'a dyn Kind, version: &'a str) -> ApiResourceDiscovery<'a> {
     let declaration = kind.declaration();
-    // Group and version are set only for kinds of another group version, and for kinds without a Go type.
+    // Group and version are set only for kinds without a built-in type, such as custom kinds.
     let (group, version) = match kind.type_id(version) {
         Some(_) => ("", ""),
         None => (&*declaration.group, version),

@@ -1,4 +1,4 @@
-//! Tokens of service accounts: whose they are, and with what they end.
+//! Tokens of service accounts: their identity, and the objects whose deletion invalidates them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A server in memory that knows users in every way there is, and what its administrator and others ask it.
+//! A server in memory with every authenticator, and helpers for requests of its administrator and of others.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use tower::ServiceExt;
 /// Who vouches for the tokens of the server.
 pub(crate) const ISSUER: &str = "https://issuer.example";
 
-/// Where the keys are said to be.
+/// The announced URI of the key set (JWKS).
 pub(crate) const KEY_SET_URI: &str = "https://server.example/openid/v1/jwks";
 
 /// The token of an administrator in the token file.
 pub(crate) const STATIC_TOKEN: &str = "planted-static-token";
 
-/// When the tests happen, in seconds since the epoch.
+/// The time of the tests' clock, in seconds since the epoch.
 pub(crate) const NOW_S: i64 = 1_800_000_000;
 
-/// A path that everyone who is known may or may not read, and nobody else.
+/// A path that answers 200 or 403 to authenticated users, and 401 to all others.
 pub(crate) const PROBE: &str = "/api/v1/namespaces/default/pods";
 
 pub(crate) struct Site {

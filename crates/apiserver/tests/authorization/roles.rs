@@ -36,7 +36,7 @@ async fn changed_role_changes_permissions() {
     let mut bound = binding("b", "r", "jane");
     bound["roleRef"]["kind"] = json!("Role");
     admin.make(&format!("{RBAC}/namespaces/ns/rolebindings"), bound).await;
-    // Bound to what is not there yet.
+    // The binding refers to a role that does not exist yet.
     admin.make(&path, role("pods")).await;
     jane.until(200, PODS).await;
     assert_eq!(jane.get(SECRETS).await.0, 403);

@@ -100,8 +100,8 @@ fn all_paths() -> Vec<String> {
     paths
 }
 
-/// Asks for everything, in both forms, and tells what was answered although it should not have been, or
-/// was refused although it should have been answered.
+/// Requests every path with every method, in both forms, and returns the requests that were wrongly allowed or wrongly
+/// rejected.
 async fn walk(client: &Client, is_open: impl Fn(&Method, &str) -> bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for path in all_paths() {

@@ -127,7 +127,7 @@ async fn what_is_applied_for_the_first_time_names_itself_and_no_uid() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_whatever_the_patch() {
+async fn patch_of_a_missing_object_is_not_found() {
     let client = client().await;
     let path = "/api/v1/namespaces/default/configmaps/none";
     for media_type in [MERGE, STRATEGIC, JSON] {

@@ -18,7 +18,7 @@ async fn the_root_tells_where_to_ask() {
 }
 
 #[tokio::test]
-async fn names_that_are_steps_are_refused() {
+async fn names_that_are_relative_path_segments_are_rejected() {
     let client = Client::new().await;
     for (name, shown) in [(".", "."), ("..", ".."), ("%2e%2E", "..")] {
         let path = format!("{CONFIG_MAPS}/{name}");
@@ -41,7 +41,7 @@ async fn a_path_that_watches_does_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_there_for_any_method() {
+async fn unserved_path_is_not_found_for_any_method() {
     let client = Client::new().await;
     for path in ["/api/v2", "/apis/apps/v9", "/apis/foo/v1", "/apis/foo"] {
         assert_eq!(client.post(path, json!({})).await.0, 404, "{path}");
