@@ -79,7 +79,7 @@ async fn one_list_has_the_objects_of_all_clusters() {
 }
 
 #[tokio::test]
-async fn deletion_of_a_base_object_is_an_event() {
+async fn deleted_base_object_is_listed_as_hidden() {
     let client = server().await;
     let path = "/clusters/blue/apis/rbac.authorization.k8s.io/v1/clusterroles/edit";
     let (code, body) = client.send(Method::DELETE, path, JSON, Value::Null).await;

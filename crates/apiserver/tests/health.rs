@@ -72,7 +72,7 @@ async fn server_that_shuts_down_is_live_and_not_ready() {
 }
 
 #[tokio::test]
-async fn unserved_path_is_rejected_with_a_status() {
+async fn unauthorized_request_is_rejected_with_a_status() {
     let (server, _) = server(true);
     for (method, path, code, reason) in [
         (Method::GET, "/", 401, "Unauthorized"),

@@ -17,7 +17,7 @@ const ATTACKERS: [&str; 3] = ["mallory", "oscar", "trudy"];
 /// A path that the attackers have no permission for.
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// Returns true if other clients are served.
+/// Checks that other clients are served.
 async fn check_others(world: &World) {
     for _ in 0..20 {
         for user in ["alice", "system:node:n"] {

@@ -1,4 +1,4 @@
-//! A server on a socket that takes the user from a request header, and misbehaving clients.
+//! A server on a socket that takes user and group from request headers, and misbehaving clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Authenticates each request as the user that its header names.
+/// Authenticates each request as the user and group in its headers `x-user` and `x-group`.
 #[derive(Clone)]
 struct Believing(ApiServer);
 

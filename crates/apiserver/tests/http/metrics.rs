@@ -162,7 +162,7 @@ async fn process_metrics_are_exposed() {
 }
 
 #[tokio::test]
-async fn metrics_without_permission_are_rejected() {
+async fn metrics_without_credentials_are_rejected() {
     let mut client = Client::new().await;
     client.identity = None;
     assert_eq!(client.accept("/metrics", "*/*").await.status(), 401);

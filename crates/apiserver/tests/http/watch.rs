@@ -189,7 +189,7 @@ async fn the_end_of_the_state_is_marked_in_every_form() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_ends_at_its_timeout_and_sends_bookmarks() {
+async fn watch_sends_a_bookmark_and_ends_at_its_timeout() {
     let client = Client::new().await;
     let at = client.create("a", "x").await;
     let query = format!("resourceVersion={at}&allowWatchBookmarks=true&timeoutSeconds=100");
