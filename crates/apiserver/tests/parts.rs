@@ -195,7 +195,7 @@ async fn containers_are_added_and_resized_through_subresources() {
 }
 
 #[tokio::test]
-async fn what_needs_a_node_says_what_is_missing() {
+async fn subresource_that_needs_a_node_reports_the_missing_part() {
     let client = Client::new().await;
     pod(&client, "p").await;
     assert_eq!(get(&client, &format!("{PODS}/none/log")).await.0, 404);

@@ -56,7 +56,7 @@ async fn token_review_keeps_the_status_that_it_does_not_change_and_drops_system_
 }
 
 #[tokio::test]
-async fn a_question_must_ask_something() {
+async fn incomplete_access_review_is_rejected() {
     let client = Client::new().await;
     let post = async |path: &str, body: Value| client.post(&format!("{AUTHORIZATION}/{path}"), body).await;
     assert_eq!(post("subjectaccessreviews", json!({"spec": {}})).await.0, 422);
@@ -112,7 +112,7 @@ async fn components_are_as_healthy_as_the_server() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_requested_by_whoever_asks() {
+async fn certificate_request_has_the_user_of_its_creator() {
     let client = Client::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let key = rcgen::KeyPair::generate().unwrap();

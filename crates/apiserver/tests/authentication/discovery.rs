@@ -30,7 +30,7 @@ async fn issuer_and_key_set_are_served() {
 }
 
 #[tokio::test]
-async fn keys_that_nobody_can_find_are_not_told() {
+async fn issuer_without_discovery_uri_serves_no_key_set() {
     let site = Site::with(config(), TokenPolicy::default()).await;
     for path in ["/.well-known/openid-configuration", "/openid/v1/jwks"] {
         assert_eq!(site.with_token(STATIC_TOKEN, path).await.code, 404, "{path}");

@@ -299,7 +299,7 @@ async fn node_a_gives_itself_no_role() {
 }
 
 #[tokio::test]
-async fn a_node_asks_who_somebody_is_and_what_they_may_do() {
+async fn node_may_create_subject_access_reviews() {
     let world = World::new().await;
     let review = json!({"spec": {"user": "system:node:b", "groups": [NODES], "resourceAttributes": {
         "verb": "get", "resource": "secrets", "namespace": "default", "name": "secret-a",

@@ -110,7 +110,7 @@ async fn options_are_refused_all_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_applied_for_the_first_time_names_itself_and_no_uid() {
+async fn apply_of_a_missing_object_with_a_uid_is_a_conflict() {
     let client = client().await;
     let path = "/api/v1/namespaces/default/configmaps/b?fieldManager=m";
     let apply = |metadata: Value| {

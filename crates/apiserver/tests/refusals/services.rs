@@ -36,7 +36,7 @@ async fn dry_run_with_an_allocated_node_port_is_rejected() {
 }
 
 #[tokio::test]
-async fn what_would_be_new_has_no_revision() {
+async fn dry_run_creation_by_put_has_no_resource_version() {
     let client = Client::new().await;
     let path = format!("{SERVICES}/new?dryRun=All");
     let (code, answer) = client.send(Method::PUT, &path, "application/json", service("new", 30079)).await;
