@@ -1,5 +1,5 @@
 //! The OpenAPI endpoints: version 3, one document for each group and version and an index of them, and version 2, one
-//! document for everything.
+//! document for all kinds.
 //!
 //! Documents are generated for each request and not cached on the server. Clients cache them under a hash that changes
 //! only with the served kinds and with the program, so a 304 costs nothing, kinds may come and go, and an idle server

@@ -172,7 +172,7 @@ async fn lines(body: &mut ResponseBody, count: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_watch_tells_the_state_and_then_changes() {
+async fn watch_sends_the_state_and_then_changes() {
     let client = client().await;
     client.json(Method::POST, CONFIG_MAPS, config_map("a")).await;
     let query =
@@ -205,7 +205,7 @@ async fn a_watch_tells_the_state_and_then_changes() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_as_a_status() {
+async fn errors_are_returned_as_status() {
     let client = client().await;
     for (path, body, code) in [
         (CONFIG_MAPS, "{", 400),
@@ -244,7 +244,7 @@ async fn what_is_wrong_is_told_as_a_status() {
 }
 
 #[tokio::test]
-async fn only_the_administrator_gets_in() {
+async fn only_administrators_are_authorized() {
     let mut client = client().await;
     let user =
         Identity { name: "user".into(), groups: vec!["system:authenticated".into()], ..Identity::default() };

@@ -1,4 +1,4 @@
-//! What admission notes of a request, where somebody who keeps a record of requests will read it.
+//! Audit annotations that admission adds to a request.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// Posts an object, and returns the code and what was noted.
+/// Posts an object, and returns the status code and the audit annotations.
 async fn post(server: &ApiServer, path: &str, object: Value) -> (u16, Vec<(String, String)>) {
     let admin =
         Identity { name: "admin".into(), groups: vec!["system:masters".into()], ..Identity::default() };
@@ -27,7 +27,7 @@ async fn post(server: &ApiServer, path: &str, object: Value) -> (u16, Vec<(Strin
 }
 
 #[tokio::test]
-async fn what_policies_and_standards_note_is_on_the_record_of_the_request() {
+async fn policies_and_pod_security_add_audit_annotations() {
     let health = HealthChecks::new(CancellationToken::new());
     let server = ApiServer::new(health, Registry::in_memory(), Clock::system());
     let labels = json!({"pod-security.kubernetes.io/enforce": "baseline"});
@@ -57,7 +57,7 @@ async fn what_policies_and_standards_note_is_on_the_record_of_the_request() {
     });
     let accounts = "/api/v1/namespaces/strict/serviceaccounts";
     post(&server, accounts, json!({"metadata": {"name": "default"}})).await;
-    // Also of what is refused, which nobody is asked about any more.
+    // Rejected requests are annotated too; policies do not evaluate them any more.
     let enforced = ("pod-security.kubernetes.io/enforce-policy".to_owned(), "baseline:latest".to_owned());
     assert_eq!(post(&server, "/api/v1/namespaces/strict/pods", pod).await, (403, vec![enforced]));
 }

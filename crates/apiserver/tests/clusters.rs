@@ -1,4 +1,4 @@
-//! The admin API for clusters, and what requests to unknown and deleted clusters get and cost.
+//! The admin API for clusters, and responses to and cost of requests to unknown and deleted clusters.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Custom kinds go the way of all kinds: every verb, with what their definition says.
+//! Custom resources: every verb, with the schema, columns and versions of their definition.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -91,7 +91,7 @@ fn boat(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A server with the definition, whose names somebody has accepted: no controller runs here.
+/// A server with the definition. The test accepts its names, since no controller runs.
 async fn harbour() -> Client {
     let client = Client::new().await;
     let (code, created) = client.post(DEFINITIONS, definition()).await;
@@ -153,7 +153,7 @@ async fn objects_are_created_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn what_the_schema_does_not_allow_is_refused_or_dropped() {
+async fn invalid_fields_are_rejected_and_unknown_fields_pruned() {
     let client = harbour().await;
     let (code, refused) = client.post(BOATS, boat("a", json!({"size": "huge"}))).await;
     assert_eq!(code, 422, "{refused}");
@@ -177,7 +177,7 @@ async fn what_the_schema_does_not_allow_is_refused_or_dropped() {
 }
 
 #[tokio::test]
-async fn status_and_scale_are_parts_of_their_own() {
+async fn status_and_scale_are_subresources() {
     let client = harbour().await;
     client.post(BOATS, boat("a", json!({"size": "small"}))).await;
     let (one, scale) = (format!("{BOATS}/a"), format!("{BOATS}/a/scale"));
@@ -265,7 +265,7 @@ async fn every_version_shows_the_same_objects() {
 }
 
 #[tokio::test]
-async fn who_owns_what_in_one_version_is_heeded_in_others() {
+async fn ownership_of_fields_holds_across_versions() {
     let client = harbour().await;
     client.post(&format!("{BOATS}?fieldManager=creator"), boat("a", json!({"size": "small"}))).await;
     let older = "/apis/example.com/v1beta1/namespaces/default/boats/a?fieldManager=me";
@@ -327,7 +327,7 @@ async fn a_definition_that_goes_takes_no_new_objects() {
 }
 
 #[tokio::test]
-async fn discovery_and_openapi_tell_of_custom_kinds() {
+async fn discovery_and_openapi_include_custom_kinds() {
     let client = harbour().await;
     let (_, groups) = client.get("/apis").await;
     let last = groups["groups"].as_array().unwrap().last().unwrap().clone();

@@ -26,7 +26,7 @@ const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Measurements do not run at the same time, for there is one heap.
+/// Serializes the measurements, since all tests share one heap.
 static MEASURING: Mutex<()> = Mutex::const_new(());
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -46,7 +46,7 @@ fn grown(bytes: usize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
-        // SAFETY: the caller promises what the system's allocator needs.
+        // SAFETY: the caller upholds the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -87,7 +87,7 @@ impl Attack {
     async fn send(&self, client: &Client) -> u16 {
         let request = Request::builder().method(self.method.clone()).uri(self.path);
         let request = request.header(header::CONTENT_TYPE, self.media_type);
-        // The bytes are shared: this measures what is decoded, and not what is received.
+        // The bytes are shared, so this measures decoded objects and not received bodies.
         let mut request = request.body(Full::new(self.body.clone())).unwrap();
         request.extensions_mut().insert(PeerIdentity(Some(client.identity.clone())));
         let response = client.server.clone().oneshot(request).await.unwrap();
@@ -104,7 +104,7 @@ fn alias_bomb(scalar_bytes: usize, aliases: usize) -> Bytes {
     format!("{head}data:\n  a: &a {scalar}\nbinaryData: [{}]\n", "*a,".repeat(aliases)).into()
 }
 
-/// JSON of so many small maps, in an object that may hold anything.
+/// JSON of `count` small maps, in the untyped data of a ControllerRevision.
 fn small_maps(count: usize) -> Bytes {
     let items = r#"{"a":0},"#.repeat(count);
     let head = r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"a"},"revision":1"#;
@@ -124,7 +124,7 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     field
 }
 
-/// A pod of so many containers of which nothing is said.
+/// A pod with `count` containers without any field, in protobuf.
 fn empty_containers(count: usize) -> Bytes {
     let type_meta = [field(1, b"v1"), field(2, b"Pod")].concat();
     let metadata = field(1, &field(1, b"a"));

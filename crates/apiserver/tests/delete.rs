@@ -1,4 +1,4 @@
-//! Deletion, and what writes say about which object they mean.
+//! Deletion, and preconditions of writes.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -24,7 +24,7 @@ async fn config_map(client: &Client, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn only_the_object_that_is_meant_goes() {
+async fn deletion_with_a_failed_precondition_is_rejected() {
     let client = Client::new().await;
     let object = config_map(&client, "a").await;
     let path = format!("{CONFIG_MAPS}/a");
@@ -43,7 +43,7 @@ async fn only_the_object_that_is_meant_goes() {
 }
 
 #[tokio::test]
-async fn options_that_contradict_each_other_are_refused() {
+async fn contradicting_deletion_options_are_rejected() {
     let client = Client::new().await;
     config_map(&client, "a").await;
     let path = format!("{CONFIG_MAPS}/a");

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 
 const JSON: &str = "application/json";
 
-/// A server whose clusters have a beginning, as those of a real one. The namespace `default` of the default
+/// A server whose clusters have base objects, as in production. The namespace `default` of the default
 /// cluster is older, so it is that cluster's own.
 async fn server() -> Client {
     let client = Client::new().await;
@@ -79,7 +79,7 @@ async fn one_list_has_the_objects_of_all_clusters() {
 }
 
 #[tokio::test]
-async fn what_a_cluster_deletes_of_the_beginning_is_told() {
+async fn deleted_base_object_is_listed_as_hidden() {
     let client = server().await;
     let path = "/clusters/blue/apis/rbac.authorization.k8s.io/v1/clusterroles/edit";
     let (code, body) = client.send(Method::DELETE, path, JSON, Value::Null).await;
@@ -90,7 +90,7 @@ async fn what_a_cluster_deletes_of_the_beginning_is_told() {
 }
 
 #[tokio::test]
-async fn one_watch_tells_of_all_clusters() {
+async fn one_watch_has_events_of_all_clusters() {
     let client = server().await;
     let (_, list) = client.send(Method::GET, "/clusters/*/api/v1/namespaces", JSON, Value::Null).await;
     let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
@@ -122,7 +122,7 @@ async fn one_watch_tells_of_all_clusters() {
 }
 
 #[tokio::test]
-async fn only_administrators_see_all_clusters_and_nobody_writes_to_them() {
+async fn all_clusters_are_read_only_and_for_administrators_only() {
     let client = server().await;
     let body = json!({"metadata": {"name": "n"}});
     let (code, _) = client.post("/clusters/*/api/v1/namespaces", body).await;

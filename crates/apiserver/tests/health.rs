@@ -1,4 +1,4 @@
-//! The health paths and everything else, asked of the service itself.
+//! Health paths and rejected requests, tested on the service without sockets.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ async fn check(server: &ApiServer, path: &str, code: u16, body: &str) {
 }
 
 #[tokio::test]
-async fn a_healthy_server_says_so() {
+async fn healthy_server_passes_all_health_checks() {
     let (server, _) = server(true);
     for path in
         ["/livez", "/readyz", "/healthz", "/livez/ping", "/readyz/store", "/readyz/etcd", "/readyz/shutdown"]
@@ -50,7 +50,7 @@ async fn a_healthy_server_says_so() {
 }
 
 #[tokio::test]
-async fn a_failing_check_is_named_and_its_reason_withheld() {
+async fn failing_check_is_named_without_its_reason() {
     let (server, _) = server(false);
     let failed = "[+]ping ok\n[-]store failed: reason withheld\nlivez check failed\n";
     check(&server, "/livez", 500, failed).await;
@@ -63,7 +63,7 @@ async fn a_failing_check_is_named_and_its_reason_withheld() {
 }
 
 #[tokio::test]
-async fn a_server_that_shuts_down_is_alive_and_not_ready() {
+async fn server_that_shuts_down_is_live_and_not_ready() {
     let (server, shutting_down) = server(true);
     shutting_down.cancel();
     let failed = "[+]ping ok\n[+]store ok\n[-]shutdown failed: reason withheld\nreadyz check failed\n";
@@ -72,7 +72,7 @@ async fn a_server_that_shuts_down_is_alive_and_not_ready() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_refused_with_a_status() {
+async fn unauthorized_request_is_rejected_with_a_status() {
     let (server, _) = server(true);
     for (method, path, code, reason) in [
         (Method::GET, "/", 401, "Unauthorized"),

@@ -48,7 +48,7 @@ fn clients<const N: usize>() -> ([DuplexStream; N], Queue) {
     (client_ends, Queue(server_ends))
 }
 
-/// A server under test. Each request says on `arrived` that it is there, then waits for `release`.
+/// A server under test. Each request signals its arrival on `arrived`, then waits for `release`.
 struct Running {
     task: Task<()>,
     arrived: mpsc::Receiver<()>,
@@ -156,7 +156,7 @@ async fn a_request_that_does_not_end_is_cut_off_after_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_clients_are_cut() {
+async fn connections_of_slow_clients_are_closed() {
     let ([mut silent, mut hesitant, mut slow], listener) = clients();
     let limits = Limits::default();
     let running = run(listener, limits);
@@ -173,7 +173,7 @@ async fn slow_clients_are_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_over_the_limit_waits_for_another_to_end() {
+async fn connection_over_the_limit_waits_for_another_to_end() {
     let ([mut first, mut second], listener) = clients();
     let mut running = run(listener, Limits { max_connections: 1, ..Limits::default() });
     first.write_all(REQUEST).await.unwrap();
@@ -192,7 +192,7 @@ async fn a_connection_over_the_limit_waits_for_another_to_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_to_accept_are_waited_out() {
+async fn failed_accept_is_retried_after_a_backoff() {
     const EMFILE: i32 = 24;
     let ([mut client], Queue(mut queue)) = clients();
     for _ in 0..3 {
@@ -289,14 +289,14 @@ async fn an_http2_connection_without_requests_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_is_too_large_is_refused() {
+async fn too_large_request_head_is_rejected() {
     let ([mut header, mut path], listener) = clients();
     let running = run(listener, Limits::default());
     running.release.cancel();
     let large = "x".repeat(16 * 1024);
     header.write_all(b"GET / HTTP/1.1\r\nhost: test\r\n").await.unwrap();
     for number in 0..16 {
-        // Whoever is refused may find the door closed.
+        // After the rejection the connection may be closed already.
         let line = format!("x-{number}: {large}\r\n");
         if header.write_all(line.as_bytes()).await.is_err() {
             break;

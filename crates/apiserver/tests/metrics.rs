@@ -176,7 +176,7 @@ async fn addresses_and_ports_of_services_are_counted() {
         &client,
         &[
             (&addresses("allocation", "dynamic"), 1.0),
-            // The service `kubernetes` is part of what every cluster begins with: nothing is allocated for it.
+            // The service `kubernetes` is a base object of every cluster: nothing is allocated for it.
             (&addresses("allocation", "static"), 1.0),
             (&addresses("allocation_errors", "static"), 1.0),
             ("kube_apiserver_nodeport_allocator_allocation_total{scope=\"dynamic\"}", 1.0),

@@ -1,4 +1,4 @@
-//! OpenAPI over the service itself: what kubectl, client-go and caches rely on.
+//! OpenAPI without sockets: the behaviour that kubectl, client-go and caches rely on.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -106,7 +106,7 @@ async fn hashes_outlive_the_server() {
 }
 
 #[tokio::test]
-async fn a_document_that_is_known_is_not_sent() {
+async fn known_document_is_answered_with_304() {
     let server = server();
     for path in ["/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/apps"] {
         let tag = tag(&server, path).await;
@@ -125,7 +125,7 @@ async fn a_document_that_is_known_is_not_sent() {
 }
 
 #[tokio::test]
-async fn version_2_tells_all_kinds() {
+async fn version_2_documents_all_kinds() {
     let server = server();
     let swagger = document(&server, "/openapi/v2").await;
     assert_eq!((&swagger["swagger"], &swagger["info"]["version"]), (&json!("2.0"), &json!("1.36")));

@@ -1,4 +1,4 @@
-//! Parts of objects: scale, binding, eviction, tokens, and what leads to nodes.
+//! Subresources: scale, binding, eviction, tokens, and subresources that connect to nodes.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -77,7 +77,7 @@ async fn a_scale_says_which_state_it_was_made_from() {
 }
 
 #[tokio::test]
-async fn whoever_scales_owns_the_replicas() {
+async fn scaling_manager_owns_replicas() {
     let client = Client::new().await;
     deployment(&client).await;
     let config = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 4}});
@@ -96,7 +96,7 @@ async fn whoever_scales_owns_the_replicas() {
 }
 
 #[tokio::test]
-async fn a_pod_is_bound_once() {
+async fn binding_of_a_bound_pod_is_rejected() {
     let client = Client::new().await;
     pod(&client, "p").await;
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
@@ -130,7 +130,7 @@ async fn connecting_to_a_pod_has_no_dry_run() {
 }
 
 #[tokio::test]
-async fn a_pod_that_does_not_run_is_evicted_at_once() {
+async fn eviction_of_a_pod_that_does_not_run_deletes_it_at_once() {
     let client = Client::new().await;
     pod(&client, "p").await;
     let eviction = json!({"metadata": {"name": "p"}});
@@ -180,7 +180,7 @@ async fn budgets_count_evictions() {
 }
 
 #[tokio::test]
-async fn containers_are_added_and_resized_through_parts() {
+async fn containers_are_added_and_resized_through_subresources() {
     let client = Client::new().await;
     pod(&client, "p").await;
     let added = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "i"}]}});
@@ -195,7 +195,7 @@ async fn containers_are_added_and_resized_through_parts() {
 }
 
 #[tokio::test]
-async fn what_needs_a_node_says_what_is_missing() {
+async fn subresource_that_needs_a_node_reports_the_missing_part() {
     let client = Client::new().await;
     pod(&client, "p").await;
     assert_eq!(get(&client, &format!("{PODS}/none/log")).await.0, 404);
@@ -245,7 +245,7 @@ async fn service_proxy_connects_to_addresses_of_pods_only() {
 }
 
 #[tokio::test]
-async fn a_namespace_ends_when_it_is_finalized() {
+async fn finalized_namespace_is_deleted() {
     let client = Client::new().await;
     client.post("/api/v1/namespaces", json!({"metadata": {"name": "gone"}})).await;
     let path = "/api/v1/namespaces/gone";

@@ -1,4 +1,4 @@
-//! Questions that are posted and answered: who somebody is, and who may do what.
+//! Reviews: TokenReview, SelfSubjectReview and access reviews.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -12,7 +12,7 @@ const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
 const AUTHENTICATION: &str = "/apis/authentication.k8s.io/v1";
 
 #[tokio::test]
-async fn the_client_learns_who_it_is() {
+async fn self_subject_review_returns_the_user() {
     let client = Client::new().await;
     let (code, review) = client.post(&format!("{AUTHENTICATION}/selfsubjectreviews"), json!({})).await;
     assert_eq!(code, 201);
@@ -56,7 +56,7 @@ async fn token_review_keeps_the_status_that_it_does_not_change_and_drops_system_
 }
 
 #[tokio::test]
-async fn a_question_must_ask_something() {
+async fn incomplete_access_review_is_rejected() {
     let client = Client::new().await;
     let post = async |path: &str, body: Value| client.post(&format!("{AUTHORIZATION}/{path}"), body).await;
     assert_eq!(post("subjectaccessreviews", json!({"spec": {}})).await.0, 422);
@@ -112,7 +112,7 @@ async fn components_are_as_healthy_as_the_server() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_requested_by_whoever_asks() {
+async fn certificate_request_has_the_user_of_its_creator() {
     let client = Client::new().await;
     let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let key = rcgen::KeyPair::generate().unwrap();

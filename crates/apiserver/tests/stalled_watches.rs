@@ -1,4 +1,4 @@
-//! Many watches over large objects whose clients do not read: what they keep in memory.
+//! Memory of many watches over large objects whose clients do not read.
 //!
 //! In a program of its own, since it looks at the memory of the whole process.
 
@@ -27,8 +27,8 @@ const CONNECTIONS: usize = 4;
 const WATCHES_PER_CONNECTION: usize = 50;
 const OBJECT_BYTES: usize = 1_000_000;
 
-/// The limit for the watches of one user: 64 MiB of unread bytes, and as much again for what the test, its clients and
-/// the allocator hold. Without a limit it is 1 MB for each of them, 200 MB in all.
+/// The limit for the watches of one user: 64 MiB of unread bytes, and as much again for the memory of the test, its
+/// clients and the allocator. Without a limit it is 1 MB for each of them, 200 MB in all.
 const MAX_BYTES: u64 = 2 * 64 * 1024 * 1024;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -106,7 +106,7 @@ async fn stalled_watches_over_large_objects_stay_within_the_limit_of_their_user(
         let data = json!({"key": "x".repeat(OBJECT_BYTES)});
         post(MAPS, json!({"metadata": {"name": format!("m{number}")}, "data": data})).await;
     }
-    // Watches that lag are ended, for others that want to send their events.
+    // The server ends watches that lag, so that others can send their events.
     let mut most = 0;
     let ended = async {
         loop {

@@ -77,7 +77,7 @@ impl Pair {
     }
 }
 
-/// A server that answers who asked, and the authority it trusts.
+/// A server that returns the name of the authenticated client, and the CA that it trusts.
 struct Running {
     authority: Authority,
     tls: Tls,
@@ -167,7 +167,7 @@ async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> io::Result<String> {
 }
 
 #[tokio::test]
-async fn a_client_is_who_its_certificate_says() {
+async fn client_is_authenticated_by_its_certificate() {
     let running = Running::start().await;
     let me = running.authority.client("me", "crew");
     let answer = running.ask(Client { shows: Some(&me), ..Client::default() }).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_client_is_who_its_certificate_says() {
 }
 
 #[tokio::test]
-async fn whoever_shows_a_certificate_that_proves_nothing_is_nobody() {
+async fn client_with_an_unverifiable_certificate_has_no_identity() {
     let running = Running::start().await;
     let stranger = Authority::new().client("me", "system:masters");
     let of_a_server = running.authority.server("me");
@@ -192,7 +192,7 @@ async fn whoever_shows_a_certificate_that_proves_nothing_is_nobody() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_have_the_key_is_cut() {
+async fn client_without_the_private_key_is_disconnected() {
     let running = Running::start().await;
     let me = running.authority.client("me", "system:masters");
     let stolen = Pair { certificate: me.certificate, key: KeyPair::generate().unwrap().serialize_pem() };
@@ -252,22 +252,22 @@ async fn an_authority_is_trusted_from_and_until_a_handshake() {
 }
 
 #[tokio::test]
-async fn half_open_handshakes_hold_up_nobody() {
+async fn half_open_handshakes_do_not_delay_others() {
     let running = Running::start().await;
     let mut dawdlers = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(running.address).await.unwrap();
-        // The head of a record that never comes.
+        // The header of a TLS record whose content is never sent.
         stream.write_all(&[22, 3, 1, 2, 0]).await.unwrap();
         dawdlers.push(stream);
     }
     assert_eq!(running.ask(Client::default()).await.unwrap(), "nobody");
-    // Nor the shutdown: they have asked for nothing yet.
+    // They do not delay the shutdown either: they have sent no request yet.
     tokio::time::timeout(Limits::default().handshake_timeout / 2, running.stop()).await.expect("at once");
 }
 
 #[tokio::test]
-async fn a_slow_handshake_is_cut() {
+async fn slow_handshake_is_aborted() {
     let running = Running::start().await;
     let [mut silent, mut slow] = [
         TcpStream::connect(running.address).await.unwrap(),
@@ -288,7 +288,7 @@ async fn a_slow_handshake_is_cut() {
 }
 
 #[tokio::test]
-async fn plain_http_is_told_what_is_wrong() {
+async fn plain_http_on_a_tls_port_gets_an_explanation() {
     let running = Running::start().await;
     let mut stream = TcpStream::connect(running.address).await.unwrap();
     stream.write_all(REQUEST).await.unwrap();

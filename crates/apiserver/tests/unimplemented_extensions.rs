@@ -1,4 +1,4 @@
-//! Webhooks and aggregated API servers, which are stored and not called: what clients are told of it.
+//! Webhooks and aggregated API servers, which are stored and not called: warnings and errors for clients.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

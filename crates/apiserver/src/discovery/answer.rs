@@ -11,7 +11,7 @@ use crate::served_kinds::ServedKinds;
 use crate::service::VERSION;
 use crate::status::Refusal;
 
-/// Responds to a request for a route of discovery. `address` is where clients reach the server.
+/// Responds to a discovery request. `address` is the external address of the server.
 pub(crate) fn answer(
     route: &Route,
     parts: &Parts,
@@ -24,7 +24,7 @@ pub(crate) fn answer(
         Route::CoreVersions if wants_aggregated(parts) => {
             check_get(parts).map(|()| aggregated(parts, served, true))
         }
-        // kube-apiserver has it at `/api/`, too, but not at `/apis/`.
+        // kube-apiserver serves aggregated discovery at `/api/`, too, but not at `/apis/`.
         Route::Groups if !parts.uri.path().ends_with('/') && wants_aggregated(parts) => {
             Ok(aggregated(parts, served, false))
         }
@@ -47,12 +47,12 @@ pub(crate) fn answer(
     }
 }
 
-/// Whether the client accepts aggregated discovery.
+/// Returns true if the client accepts aggregated discovery.
 fn wants_aggregated(parts: &Parts) -> bool {
     ResponseFormat::of_discovery(&parts.headers, true).is_ok_and(|format| format.aggregated)
 }
 
-/// `/api` or `/apis` in the newer form.
+/// `/api` or `/apis` as aggregated discovery.
 fn aggregated(parts: &Parts, served: &ServedKinds, core: bool) -> Response<ResponseBody> {
     let document = super::document(served, core);
     let mut response = document.respond(&parts.headers, super::AGGREGATED);
@@ -71,7 +71,7 @@ fn respond(
 ) -> Result<Response<ResponseBody>, Refusal> {
     let document = document.ok_or_else(|| Refusal::unserved(parts.uri.path()))?;
     let format = match route {
-        // kube-apiserver answers these whatever the method is, the first one always in JSON for people.
+        // kube-apiserver answers these for any method, the index always in indented JSON.
         Route::Index => ResponseFormat::indented_json(),
         Route::Groups | Route::Group(_) => ResponseFormat::of_discovery(&parts.headers, false)?,
         Route::Version => {

@@ -36,7 +36,7 @@ pub(crate) struct ApiGroupList<'a> {
     pub(super) groups: Vec<ApiGroup<'a>>,
 }
 
-/// Its kind is left out in a list.
+/// An APIGroup. `kind` is omitted in a list.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApiGroup<'a> {

@@ -1,4 +1,4 @@
-//! Discovery documents: the groups, versions and resources of the served.
+//! Discovery documents: the groups, versions and resources of the served kinds.
 
 mod answer;
 mod documents;
@@ -19,7 +19,7 @@ use documents::{
     GroupVersionKind, Metadata, RootPaths, ServerAddressByClientCidr, VersionInfo,
 };
 
-/// The media type of the newer form, which tells everything at once.
+/// The media type of aggregated discovery, which has all groups in one document.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Paths that are served beside the groups.
@@ -46,12 +46,12 @@ pub(crate) const MIN_COMPATIBILITY_VERSION: &str = "1.35";
 /// The clients that reach the server at its external address.
 const ALL_CLIENTS: &str = "0.0.0.0/0";
 
-/// Such as `apps/v1`, or `v1` for the core group.
+/// Returns `GROUP/VERSION`, such as `apps/v1`, or `v1` for the core group.
 pub(crate) fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-/// `/`: where else to ask, in the order of the paths.
+/// `/`: the sorted list of served paths.
 pub(crate) fn index(served: &ServedKinds) -> RootPaths {
     let mut paths: BTreeSet<String> = OTHER_PATHS.iter().map(|path| (*path).to_owned()).collect();
     for (group, version) in served.group_versions() {
@@ -93,7 +93,7 @@ pub(crate) fn version(release: &str) -> VersionInfo {
     }
 }
 
-/// The architecture by the name that Go has for it, as all of Kubernetes.
+/// The architecture by its name in Go (`GOARCH`), which Kubernetes uses.
 fn go_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -102,7 +102,7 @@ fn go_architecture() -> &'static str {
     }
 }
 
-/// `/api` as older clients want it, with the address of the server if clients can reach it.
+/// `/api` without aggregation, for older clients, with the external address of the server if it has one.
 pub(crate) fn core_versions<'a>(served: &'a ServedKinds, address: Option<&'a str>) -> ApiVersions<'a> {
     let of_all_clients =
         |server_address| ServerAddressByClientCidr { client_cidr: ALL_CLIENTS, server_address };
@@ -113,7 +113,7 @@ pub(crate) fn core_versions<'a>(served: &'a ServedKinds, address: Option<&'a str
     }
 }
 
-/// `/apis` as older clients want it.
+/// `/apis` without aggregation, for older clients.
 pub(crate) fn group_list(served: &ServedKinds) -> ApiGroupList<'_> {
     let groups = served.groups().into_iter();
     let groups = groups.filter_map(|group| bare_group(served, group)).collect();
@@ -126,7 +126,7 @@ pub(crate) fn group<'a>(served: &'a ServedKinds, name: &'a str) -> Option<ApiGro
     Some(ApiGroup { kind: "APIGroup", api_version: "v1", ..group })
 }
 
-/// A group as an item of a list.
+/// Returns a group as an item of a list.
 fn bare_group<'a>(served: &'a ServedKinds, name: &'a str) -> Option<ApiGroup<'a>> {
     let of_version =
         |version| GroupVersionForDiscovery { group_version: group_version(name, version), version };
@@ -152,7 +152,7 @@ pub(crate) fn resource_list<'a>(
     if resources.is_empty() {
         return None;
     }
-    // kube-apiserver leaves it out for the core group, which is older than the field.
+    // kube-apiserver omits `apiVersion` for the core group, which is older than the field.
     let api_version = if group.is_empty() { "" } else { "v1" };
     let group_version = group_version(group, version);
     Some(ApiResourceList { kind: "APIResourceList", api_version, group_version, resources })
@@ -191,7 +191,7 @@ fn subresource<'a>(declaration: &'a Declaration, part: &'a Subresource) -> ApiRe
     }
 }
 
-/// `/api` and `/apis` in the newer form where there are no custom kinds. Every client begins by asking for them.
+/// Aggregated discovery of clusters without custom kinds. It is cached because every client requests it first.
 static BUILT_IN_CORE: LazyLock<Document> = LazyLock::new(|| built_in_document(true));
 static BUILT_IN_GROUPS: LazyLock<Document> = LazyLock::new(|| built_in_document(false));
 
@@ -199,10 +199,10 @@ fn built_in_document(core: bool) -> Document {
     Document::of(&aggregated(&ServedKinds::built_in(), core))
 }
 
-/// `/api` or `/apis` in the newer form, ready to be told.
+/// Returns the serialized document of aggregated discovery for `/api` or `/apis`.
 pub(crate) fn document(served: &ServedKinds, core: bool) -> Document {
     if core {
-        // Custom kinds are never in that group.
+        // The core group never contains custom kinds.
         BUILT_IN_CORE.clone()
     } else if served.is_built_in() {
         BUILT_IN_GROUPS.clone()
@@ -224,7 +224,7 @@ fn aggregated(served: &ServedKinds, core: bool) -> ApiGroupDiscoveryList<'_> {
 fn aggregated_group<'a>(served: &'a ServedKinds, group: &'a str) -> ApiGroupDiscovery<'a> {
     let of_version = |version| {
         if served.is_remote(group, version) {
-            // As kube-aggregator has a version whose server has never answered.
+            // kube-aggregator reports a version the same way if its API server has never responded.
             return ApiVersionDiscovery { version, resources: None, freshness: "Stale" };
         }
         let served = served.served(group, version);
@@ -238,7 +238,7 @@ fn aggregated_group<'a>(served: &'a ServedKinds, group: &'a str) -> ApiGroupDisc
 
 fn aggregated_resource<'a>(kind: &'a dyn Kind, version: &'a str) -> ApiResourceDiscovery<'a> {
     let declaration = kind.declaration();
-    // Group and version are told only of kinds that are from elsewhere, and of those without a type.
+    // Group and version are set only for kinds without a built-in type, such as custom kinds.
     let (group, version) = match kind.type_id(version) {
         Some(_) => ("", ""),
         None => (&*declaration.group, version),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_tell_the_same_resources() {
+    fn aggregated_and_legacy_discovery_have_the_same_resources() {
         let served = ServedKinds::built_in();
         let newer = aggregated(&served, true);
         let older = resource_list(&served, "", "v1").unwrap();

@@ -99,7 +99,7 @@ pub(super) struct LevelReport {
     pub(super) limits: SeatLimits,
     /// Seats it may use now, borrowed ones included.
     pub(super) current_limit: usize,
-    /// Requests that execute. Those of the level without limit are not counted here.
+    /// Executing requests, except requests of the level without a limit, which are not counted here.
     pub(super) executing: usize,
     pub(super) queues: Vec<QueueReport>,
     pub(super) series: Arc<LevelSeries>,

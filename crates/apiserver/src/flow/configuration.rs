@@ -23,8 +23,8 @@ use crate::identity::Caller;
 /// FlowSchemas that refer to levels beyond it, in the order of their names, are ignored like those without a level.
 const MAX_LEVELS: usize = 64;
 
-/// FlowSchemas of a cluster. Each request is compared with all of them, before it has a seat. Those beyond, in the order
-/// of precedence, are ignored.
+/// FlowSchemas of a cluster. Each request is compared with all of them, before it has a seat. FlowSchemas beyond the
+/// limit, in the order of precedence, are ignored.
 const MAX_FLOW_SCHEMAS: usize = 1024;
 
 /// Headers of responses, as in kube-apiserver (`ResponseHeaderMatchedFlowSchemaUID` of k8s.io/api/flowcontrol).

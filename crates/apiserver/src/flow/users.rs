@@ -127,7 +127,7 @@ impl User {
         }
     }
 
-    /// Returns true if `bytes` more fit. Those of a user that has none always do.
+    /// Returns true if `bytes` more fit. Any number fits for a user without unread bytes.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         let unread = self.unread.load(Ordering::Relaxed);
         unread == 0 || unread + bytes <= USER_UNREAD_BYTES

@@ -1,7 +1,6 @@
-//! Where connections come from.
+//! Traits of listeners and of connections before their handshake.
 //!
-//! Accepting and greeting are two steps: a client that dawdles over its handshake may hold up
-//! its own connection, but not the next one.
+//! Accept and handshake are separate steps: a slow handshake delays its own connection only.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,42 +15,42 @@ pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
 
-/// Who is at the other end, as far as a handshake tells.
+/// The client of a connection, as authenticated by the handshake.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// Who it has proved to be.
+    /// The identity that the client certificate proves.
     pub identity: PeerIdentity,
-    /// What the certificate is worth that it showed, if any.
+    /// The verified properties of the client certificate, if one was presented.
     pub certificate: Option<PeerCertificate>,
-    /// Whether the connection is plain HTTP, whose requests need no credential.
+    /// True for plain HTTP, whose requests need no credential.
     pub is_plain_http: bool,
 }
 
 /// A source of connections.
 pub trait Accept: Send {
-    /// The connections, not greeted yet.
+    /// An accepted connection before its handshake.
     type Connection: Handshake;
 
-    /// The next connection. Dropping the future loses none.
+    /// Accepts the next connection. Dropping the future loses no connection.
     fn accept(&mut self) -> impl Future<Output = io::Result<Self::Connection>> + Send;
 }
 
-/// A connection on which the two sides may have to agree on something before the first request.
+/// A connection that may need a handshake before its first request.
 pub trait Handshake: Send + 'static {
-    /// What requests are read from.
+    /// The stream of requests and responses after the handshake.
     type Stream: Stream;
 
-    /// Where the other side is, if it is anywhere.
+    /// The IP address of the peer; none if the stream is no socket.
     fn peer_address(&self) -> Option<IpAddr> {
         None
     }
 
-    /// Agrees, and says who the other side has proved to be. Runs in the connection's own task,
+    /// Performs the handshake and returns the stream with its authenticated peer. Runs in the connection's own task,
     /// under [`super::Limits::handshake_timeout`].
     fn handshake(self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
 }
 
-/// On a plain stream there is nothing to agree on, and nobody has proved to be anyone.
+/// A plain stream has no handshake, and its peer has no identity.
 impl<S: Stream> Handshake for S {
     type Stream = S;
 
@@ -60,8 +59,8 @@ impl<S: Stream> Handshake for S {
     }
 }
 
-/// Bytes that the kernel takes beyond what the client's window admits. Without a limit it takes 1.6 MB and more for a
-/// client that does not read, which no limit of the server counts. Smaller values wake the writer of a large list
+/// Unsent bytes that the kernel buffers beyond the client's window. Without a limit it buffers 1.6 MB and more for a
+/// client that does not read, and no limit of the server counts them. Smaller values wake the writer of a large list
 /// more often.
 #[cfg(target_os = "linux")]
 const MAX_UNSENT_BYTES: u32 = 128 * 1024;
@@ -83,7 +82,7 @@ impl Accept for TcpListener {
 
     async fn accept(&mut self) -> io::Result<TcpStream> {
         let (stream, _peer) = TcpListener::accept(self).await?;
-        // Answers and watch events are small and should leave at once.
+        // Responses and watch events are small and are sent without delay.
         stream.set_nodelay(true)?;
         limit_unsent_bytes(&stream)?;
         Ok(stream)

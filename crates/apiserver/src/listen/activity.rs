@@ -1,4 +1,4 @@
-//! Whether a connection is used: how many of its requests are under way, their answers included.
+//! Counts the requests in flight of a connection, until their responses are written, for idle timeout and shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,23 +10,23 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(super) struct Activity {
     running: AtomicUsize,
-    /// Of the running ones, those whose response lasts until one side ends it.
+    /// Requests in flight whose response lasts until one side ends it, such as watches.
     long_running: AtomicUsize,
     begun: AtomicU64,
     last_ended: Notify,
-    /// A request ended, or turned out to be long-running.
+    /// Notified when a request ends or becomes long-running.
     settled: Notify,
 }
 
 impl Activity {
-    /// Notes a request that has come.
+    /// Counts a request as in flight until the returned guard is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::SeqCst);
         self.begun.fetch_add(1, Ordering::SeqCst);
         Running { activity: self.clone(), is_long: false }
     }
 
-    /// Returns when no requests but long-running ones were under way for `grace`. Safe to drop.
+    /// Returns when only long-running requests were in flight for `grace`. Safe to drop.
     pub(super) async fn only_long_running(&self, grace: Duration) {
         loop {
             let settled = self.settled.notified();
@@ -45,7 +45,7 @@ impl Activity {
         self.running.load(Ordering::SeqCst) > self.long_running.load(Ordering::SeqCst)
     }
 
-    /// Returns when there was no request for so long. Safe to drop.
+    /// Returns when no request was in flight for `limit`. Safe to drop.
     pub(super) async fn idle(&self, limit: Duration) {
         loop {
             let ended = self.last_ended.notified();
@@ -62,14 +62,14 @@ impl Activity {
     }
 }
 
-/// A request that is under way.
+/// A guard that counts a request in flight until it is dropped.
 pub(super) struct Running {
     activity: Arc<Activity>,
     is_long: bool,
 }
 
 impl Running {
-    /// Notes that its response lasts until one side ends it.
+    /// Marks the request as long-running: its response lasts until one side ends it.
     pub(super) fn set_long_running(&mut self) {
         if !std::mem::replace(&mut self.is_long, true) {
             self.activity.long_running.fetch_add(1, Ordering::SeqCst);
@@ -97,7 +97,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(90);
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_idle_only_after_its_last_request() {
+    async fn connection_is_idle_only_after_its_last_request() {
         let activity = Arc::new(Activity::default());
         let began = tokio::time::Instant::now();
         let request = activity.begin();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_in_between_makes_it_wait_again() {
+    async fn request_restarts_the_idle_timeout() {
         let activity = Arc::new(Activity::default());
         let began = tokio::time::Instant::now();
         let idle = activity.idle(LIMIT);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn long_running_requests_are_waited_for_only_for_the_grace() {
+    async fn long_running_requests_delay_shutdown_by_the_grace_only() {
         let activity = Arc::new(Activity::default());
         let began = tokio::time::Instant::now();
         let (short, mut watch) = (activity.begin(), activity.begin());

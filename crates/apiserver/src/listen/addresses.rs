@@ -1,13 +1,13 @@
-//! How many connections come from where, so that one machine does not take them all.
+//! Limits connections per source address, so that one machine cannot use all connections.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The part of an IPv6 address that a network has; the rest anybody in it can choose at will.
+/// Mask of the network part (/64) of an IPv6 address. A host can choose the rest freely.
 const IPV6_NETWORK: u128 = !0 << 64;
 
-/// The connections there are, by where they come from.
+/// Open connections by source address.
 #[derive(Debug)]
 pub(super) struct Addresses {
     limit: usize,
@@ -19,9 +19,9 @@ impl Addresses {
         Self { limit, connections: Mutex::default() }
     }
 
-    /// Counts one more connection from there; none if there are too many.
+    /// Counts a connection from an address; returns none if the address has too many.
     ///
-    /// This machine is not counted: what runs on it is either trusted, or speaks for many others.
+    /// Loopback is not counted: local clients are trusted, or are proxies for many clients.
     pub(super) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Entered> {
         let origin = address.map(|address| address.to_canonical()).filter(|address| !address.is_loopback());
         let origin = origin.map(network);
@@ -54,7 +54,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A connection that is counted until this is dropped.
+/// A guard that counts a connection until it is dropped.
 #[derive(Debug)]
 pub(super) struct Entered {
     addresses: Arc<Addresses>,
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_place_has_its_own_limit() {
+    fn each_address_or_ipv6_network_has_its_own_limit() {
         let addresses = Arc::new(Addresses::new(2));
         let enter = |text: &str| addresses.enter(Some(text.parse().unwrap()));
         let first = enter("10.0.0.1").unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_and_the_unknown_are_not_counted() {
+    fn loopback_and_unknown_addresses_are_not_counted() {
         let addresses = Arc::new(Addresses::new(0));
         for address in [None, Some("127.0.0.1".parse().unwrap()), Some("::1".parse().unwrap())] {
             assert!(addresses.enter(address).is_some());

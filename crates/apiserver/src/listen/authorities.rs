@@ -1,9 +1,9 @@
-//! Verifies chains of client certificates, including the path length that the authorities themselves allow.
+//! Verifies chains of client certificates, including the `pathLenConstraint` of the CAs.
 //!
-//! webpki turns an authority into a trust anchor, which is a name and a key: it checks `pathLenConstraint` of the
-//! intermediate certificates, and never learns that of the authority. Go does check it, so kube-apiserver rejects an
-//! intermediate below an authority with `pathlen:0`. Authorities are therefore grouped by what they allow, and a group
-//! is only shown as many intermediates as it allows.
+//! webpki reduces a CA to a trust anchor, which is a name and a key: it checks `pathLenConstraint` of intermediate
+//! certificates, but not that of the CA. Go does check it, so kube-apiserver rejects an intermediate below a CA with
+//! `pathlen:0`. CAs are therefore grouped by their path length, and the verifier of a group gets only as many
+//! intermediates as the group allows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use x509_parser::parse_x509_certificate;
 
 use super::tls::TlsError;
 
-/// Certificates that sign those of clients.
+/// CA certificates that sign client certificates.
 #[derive(Debug)]
 pub(super) struct Authorities(Vec<Group>);
 
-/// Authorities that allow the same number of intermediates.
+/// CAs that allow the same number of intermediates.
 #[derive(Debug)]
 struct Group {
     max_intermediates: usize,
@@ -47,7 +47,7 @@ impl Authorities {
         Ok(Self(roots.into_iter().map(group).collect::<Result<_, _>>()?))
     }
 
-    /// Whether one of the authorities has signed a chain, the client's own certificate first, and it is valid now.
+    /// Returns true if a CA has signed the chain, which begins with the client's own certificate, and it is valid now.
     pub(super) fn vouch_for(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((own, intermediates)) = chain.split_first() else { return false };
         self.0.iter().any(|group| {
@@ -57,14 +57,14 @@ impl Authorities {
         })
     }
 
-    /// The names of all of them.
+    /// The names of all CAs.
     pub(super) fn names(&self) -> impl Iterator<Item = &DistinguishedName> {
         self.0.iter().flat_map(|group| group.verifier.root_hint_subjects())
     }
 }
 
-/// How many intermediate certificates may be below an authority. One that cannot be read allows none; webpki rejects
-/// it anyway.
+/// Returns the number of intermediate certificates that a CA allows. It is 0 for a CA that cannot be parsed, which
+/// webpki rejects anyway.
 fn max_intermediates(authority: &CertificateDer<'_>) -> usize {
     let Ok((_, certificate)) = parse_x509_certificate(authority) else { return 0 };
     match certificate.basic_constraints() {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn constraint_of_one_authority_does_not_hold_for_another() {
+    fn path_length_of_one_ca_does_not_constrain_another() {
         let strict = Signer::root(BasicConstraints::Constrained(0));
         let free = Signer::root(BasicConstraints::Unconstrained);
         let below = free.intermediate("below", BasicConstraints::Unconstrained);

@@ -1,8 +1,8 @@
-//! Client certificates: any is let through the handshake, and only then judged.
+//! Verifies client certificates after the handshake, which accepts any certificate.
 //!
-//! Upstream does the same, so that whoever shows a certificate of another authority, or one that has
-//! expired, is told so in an answer. The handshake still makes sure that the client has the key of what
-//! it shows; nothing else is believed of it before [`ClientAuthority::vouches_for`] has said yes.
+//! kube-apiserver does the same, so that a client with a certificate of another CA, or with an expired one, gets an
+//! HTTP response with the reason. The handshake verifies that the client has the private key of its certificate; its
+//! other claims are used only if [`ClientAuthority::vouches_for`] returns true.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use tokio_rustls::rustls::{DigitallySignedStruct, DistinguishedName, Error, Sign
 
 use super::authorities::Authorities;
 
-/// Who signs the certificates of clients, and of front proxies.
+/// The CAs of client certificates and of front proxies.
 #[derive(Debug)]
 pub(super) struct ClientAuthority {
     clients: Authorities,
     proxies: Option<Authorities>,
     provider: Arc<CryptoProvider>,
-    /// The names of all of them: some clients show only what one of these has signed.
+    /// Names of all CAs, sent to clients: some present only a certificate that one of these CAs has signed.
     hints: Vec<DistinguishedName>,
 }
 
@@ -36,13 +36,13 @@ impl ClientAuthority {
         Self { clients, proxies, provider: provider.clone(), hints }
     }
 
-    /// Whether a chain, the client's own certificate first, was signed by one of ours for clients, and is
-    /// valid now.
+    /// Returns true if a CA of clients has signed the chain, which begins with the client's own certificate, and the
+    /// chain is valid now.
     pub(super) fn vouches_for(&self, chain: &[CertificateDer<'_>]) -> bool {
         self.clients.vouch_for(chain)
     }
 
-    /// The same for front proxies.
+    /// Like [`Self::vouches_for`], with the CAs of front proxies.
     pub(super) fn vouches_for_proxy(&self, chain: &[CertificateDer<'_>]) -> bool {
         self.proxies.as_ref().is_some_and(|proxies| proxies.vouch_for(chain))
     }
@@ -57,7 +57,7 @@ impl ClientCertVerifier for ClientAuthority {
         &self.hints
     }
 
-    /// Says nothing about the client: that is asked after the handshake.
+    /// Accepts any certificate, which is verified after the handshake.
     fn verify_client_cert(
         &self,
         _own: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! One connection: HTTP/1 or HTTP/2, whichever the client speaks, until it or we end it.
+//! Serves one connection over HTTP/1 or HTTP/2, whichever the client uses, until either side ends it.
 
 use std::convert::Infallible;
 use std::io;
@@ -34,44 +34,44 @@ use crate::identity::Remote;
 use crate::status::malformed_request;
 use crate::websocket::Upgrade;
 
-/// Requests at the same time on one HTTP/2 connection, the number clients assume until they are
-/// told (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further ones wait at the
-/// client, which may open another connection.
+/// Concurrent requests on one HTTP/2 connection: the number that clients assume before they receive the server's
+/// settings (`initialMaxConcurrentStreams` of golang.org/x/net/http2). Further requests wait in the client, which may
+/// open another connection.
 const MAX_STREAMS_PER_CONNECTION: u32 = 100;
 
-/// The head of a request: its path and all its headers. Tokens of large organizations take 16 KiB or more;
-/// what is larger is refused with 431. A path alone may have 64 KiB less one, or it is refused with 414.
+/// Size limit of the head of a request: its path and all its headers. Tokens of large organizations take 16 KiB or
+/// more. A larger head is rejected with 431, a path of 64 KiB or more with 414.
 const MAX_HEAD_BYTES: usize = 128 * 1024;
 
 /// Bytes of one response that an HTTP/2 connection queues while the client's window is closed: one piece of a
-/// list or a few events. Further ones stay with the response, where they are counted and can be dropped.
+/// list or a few events. Further bytes stay with the response, where they are counted and can be dropped.
 const MAX_QUEUED_BYTES_PER_STREAM: usize = 64 * 1024;
 
-/// How often a silent HTTP/2 connection is asked for a sign of life, and how long it may take
-/// to give one: a peer that vanished must not keep its permit, and its watches, for ever.
+/// Interval of pings on a silent HTTP/2 connection, and the timeout of their replies. A peer that vanished must not
+/// keep its connection permit and its watches for ever.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a shutdown waits for clients to read the end of their watches. One that does not read, such as a
-/// suspended `kubectl get -w`, is cut then and not only after [`super::Limits::shutdown_grace`]: it loses nothing, for it
-/// resumes by its resourceVersion.
+/// Time that a shutdown waits for clients to read the end of their watches. The connection of a client that does not
+/// read, such as a suspended `kubectl get -w`, is closed then, before [`super::Limits::shutdown_grace`] ends: the
+/// client loses nothing, since it resumes from its resourceVersion.
 const LONG_RUNNING_GRACE: Duration = Duration::from_secs(2);
 
-/// What a connection needs to know of the server it belongs to.
+/// Limits, metrics and cancellation that a connection takes from its server.
 pub(super) struct Connection {
     pub(super) handshake_timeout: Duration,
     pub(super) header_read_timeout: Duration,
     pub(super) idle_timeout: Duration,
-    /// Counts handshakes that failed.
+    /// Counter of failed handshakes.
     pub(super) handshake_errors: Option<Counters<0>>,
-    /// Where the requests of HTTP/2 run.
+    /// Tracks the tasks of HTTP/2 streams.
     pub(super) streams: TaskTracker,
     pub(super) shutdown: CancellationToken,
 }
 
 impl Connection {
-    /// Greets the client and serves to the end of the stream. After the shutdown began, that is
-    /// the end of the requests in flight.
+    /// Performs the handshake and serves requests until the stream ends. After shutdown begins, it ends with the
+    /// requests in flight.
     pub(super) async fn serve<S>(self, connection: impl Handshake, service: S)
     where
         S: Service<ConnectionRequest, Response = Response<ResponseBody>, Error = Infallible>,
@@ -86,7 +86,7 @@ impl Connection {
         };
         match greeted.unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into())) {
             Ok((stream, peer)) => PollAgain::new(pin!(self.serve_requests(stream, peer, service))).await,
-            // Anyone can fail to agree with us, as often as they like.
+            // Logged at debug level: any client can cause failed handshakes at any rate.
             Err(error) => {
                 if let Some(errors) = &self.handshake_errors {
                     errors.with([]).inc();
@@ -118,7 +118,7 @@ impl Connection {
         let builder = self.builder();
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let ended = tokio::select! {
-            // Dropped only for the silent client.
+            // Dropped only if the client sends no request.
             ended = stall::run_connection(connection.as_mut(), stalls.clone()) => ended,
             // Safe to drop: only waits.
             () = silence(&first_request, self.header_read_timeout) => {
@@ -133,7 +133,7 @@ impl Connection {
             () = self.shutdown.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
-                    // Dropped only if nothing but watches is left that nobody reads.
+                    // Dropped only if all that is left are watches whose client does not read.
                     ended = stall::run_connection(connection, stalls.clone()) => ended,
                     // Safe to drop: only waits.
                     () = activity.only_long_running(LONG_RUNNING_GRACE) => {
@@ -143,7 +143,7 @@ impl Connection {
             }
         };
         match ended {
-            // Clients that hang up or speak something else are no concern of the operator.
+            // Logged at debug level: disconnects and other protocols are faults of the client.
             Some(Err(error)) => tracing::debug!(error, "connection ended"),
             Some(Ok(())) => {
                 if let Some(upgraded) = upgrades.take() {
@@ -154,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Serves a connection that HTTP has handed over, under the same limits.
+    /// Serves a connection after its upgrade from HTTP, under the same limits.
     async fn serve_upgraded(self, upgraded: Upgraded, activity: &Activity, stalls: Arc<Stalls>) {
         let served = pin!(upgraded.serve(&self.shutdown));
         let cut = async {
@@ -188,8 +188,8 @@ impl Connection {
     }
 }
 
-/// Runs the requests of HTTP/2, which are tasks of their own, where the server can wait for
-/// them. A panic ends its request.
+/// Spawns the tasks of HTTP/2 streams on a tracker, so that the server can wait for them. A panic ends only its
+/// request.
 #[derive(Clone)]
 struct Streams(TaskTracker);
 
@@ -203,16 +203,16 @@ where
     }
 }
 
-/// Returns if there is no first request in time. Hyper's own timeout begins only once it knows
-/// which HTTP it is, and a client that sends nothing never tells.
+/// Returns if no request arrives within `limit`. Hyper's own timeout starts only after it has detected the HTTP
+/// version, which it cannot if the client sends nothing.
 async fn silence(first_request: &CancellationToken, limit: Duration) {
     if tokio::time::timeout(limit, first_request.cancelled()).await.is_ok() {
         std::future::pending::<()>().await;
     }
 }
 
-/// What every request passes on its way to the service: it learns who is at the other end, its
-/// body is limited, and it is noticed.
+/// Wraps the service of a connection: adds the peer's identity to each request, limits its body and tracks it for
+/// timeouts and shutdown.
 #[derive(Clone)]
 struct Entrance<S> {
     service: S,
@@ -245,7 +245,7 @@ where
             request.extensions_mut().insert(certificate);
         }
         if let Some(value) = request.headers_mut().get_mut(header::AUTHORIZATION) {
-            // Whoever prints the request prints no credential.
+            // Debug output of the request must not contain the credential.
             value.set_sensitive(true);
         }
         let mut running = self.activity.begin();

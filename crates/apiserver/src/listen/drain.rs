@@ -21,11 +21,11 @@ use tokio::time::Instant;
 /// connection closed, after the response if it reads one meanwhile.
 const MAX_DRAINED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How long the rest of a body may take. A client that sends so slowly is answered while it sends.
+/// Time to read the rest of a body. A slower client gets its response while it still sends.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a client may pause while it sends. One that waits for the response does not send; Go's server waits as long
-/// (`rstAvoidanceDelay` of net/http).
+/// Longest pause of a client while it sends: a client that waits for the response sends nothing. Go's server waits as
+/// long (`rstAvoidanceDelay` of net/http).
 const DRAIN_STALL: Duration = Duration::from_millis(500);
 
 /// The body of a request as a connection receives it.
@@ -33,7 +33,7 @@ pub struct IncomingBody {
     /// `None` once dropped.
     body: Option<Incoming>,
     rest: Rest,
-    /// Whether the client sends the body only when it is asked for (`Expect: 100-continue`), and it was not.
+    /// True if the client waits for `100 Continue` (`Expect: 100-continue`), which was not sent yet.
     is_held_back: bool,
 }
 
@@ -77,7 +77,7 @@ impl Drop for IncomingBody {
     }
 }
 
-/// Where a body leaves what was not read of it.
+/// Holds the unread part of a body after the service has dropped the body.
 #[derive(Clone, Default)]
 pub(super) struct Rest(Arc<Mutex<Option<Incoming>>>);
 
@@ -91,7 +91,8 @@ impl Rest {
     }
 }
 
-/// Reads a body up to its end, a failure, the deadline or the limit. A body that announces more is not read at all.
+/// Reads a body up to its end, an error, the deadline or the limit. A body whose `Content-Length` exceeds the limit is
+/// not read at all.
 async fn drain<B: Body<Data = Bytes> + Unpin>(mut body: B, deadline: Instant) {
     let mut left = MAX_DRAINED_BYTES;
     while body.size_hint().lower() <= left {
@@ -117,7 +118,7 @@ mod tests {
 
     const PIECE: u64 = 1024 * 1024;
 
-    /// A body without an end that counts the pieces which are read.
+    /// An endless body that counts the chunks that are read.
     fn endless(read: Arc<AtomicU64>, pause: Duration) -> impl Body<Data = Bytes, Error = Infallible> + Unpin {
         let pieces = stream::unfold(read, move |read| async move {
             tokio::time::sleep(pause).await;

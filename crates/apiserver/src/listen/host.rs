@@ -1,15 +1,15 @@
 //! The `Host` header, which every HTTP/1.1 request has exactly once.
 //!
-//! Proxies in front of the server choose a route by it; a request that has none or two may be one request to them and
-//! another one here. Go's `net/http` rejects the same requests (`conn.readRequest` and `readRequest`), and accepts
-//! HTTP/1.0 without. In HTTP/2 `:authority` is what counts, and `Host` stands in where there is none, so that nothing
-//! is rejected there.
+//! Proxies in front of the server route by this header; they may interpret a request with none or two of them
+//! differently from this server. Go's `net/http` rejects the same requests (`conn.readRequest` and `readRequest`), and
+//! accepts HTTP/1.0 without the header. HTTP/2 uses `:authority`, and `Host` only if that is missing, so no HTTP/2
+//! request is rejected.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, Method, Request, Version, header};
 
-/// Why the `Host` header of a request is not accepted, in the words of Go, if it is not.
+/// Returns the error of an invalid `Host` header, with the message of Go; none if it is valid.
 pub(super) fn fault<B>(request: &Request<B>) -> Option<&'static str> {
     // Hyper accepts HTTP/1.0, 1.1 and 2.
     if request.version() >= Version::HTTP_2 {
@@ -28,8 +28,9 @@ pub(super) fn fault<B>(request: &Request<B>) -> Option<&'static str> {
     }
 }
 
-/// Why a request over plain HTTP on the loopback interface may come from a web page, if it may: its `Host` is not this
-/// machine (DNS rebinding), or it has an `Origin`. Without a credential nothing else tells it from one of the user.
+/// Returns an error if a request over plain HTTP on the loopback interface may come from a web page: its `Host` is not
+/// this machine (DNS rebinding), or it has an `Origin`. Such requests carry no credential, so nothing else
+/// distinguishes them from requests of the user.
 pub(super) fn remote_fault<B>(request: &Request<B>) -> Option<&'static str> {
     let authority = request.uri().host().map(str::to_owned);
     let host =
@@ -43,7 +44,7 @@ pub(super) fn remote_fault<B>(request: &Request<B>) -> Option<&'static str> {
     }
 }
 
-/// A host without its port.
+/// Strips the port from a host.
 fn host_name(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or_default(),
@@ -61,7 +62,7 @@ fn hosts(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     headers.get_all(header::HOST).iter().map(http::HeaderValue::as_bytes)
 }
 
-/// The characters of a host and a port (`validHostByte` of golang.org/x/net/http/httpguts).
+/// Returns true for characters that may occur in a host and port (`validHostByte` of golang.org/x/net/http/httpguts).
 fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&()*+,-.:;='[]_~".contains(&byte)
 }
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_is_for_this_machine_and_not_for_web_pages() {
+    fn plain_http_request_for_another_host_or_with_an_origin_is_rejected() {
         let fault = |uri: &str, headers: &[(&str, &str)]| {
             let mut request = Request::builder().uri(uri);
             for (name, value) in headers {

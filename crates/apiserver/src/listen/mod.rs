@@ -1,7 +1,7 @@
-//! From sockets to the service: accepting, limits, and an orderly end.
+//! Accepts connections, limits them, serves their requests and drains them at shutdown.
 //!
-//! What is served is any stream of bytes; [`Tls`] puts encryption between a socket and here.
-//! Every connection is a task of the [`Server::serve`] that accepted it.
+//! A connection is any stream of bytes; [`Tls`] adds encryption to a socket. Every connection is a task of the
+//! [`Server::serve`] that accepted it.
 
 mod accept;
 mod activity;
@@ -46,59 +46,58 @@ pub use tls::{ServerCertificate, Tls, TlsConnection, TlsError, TlsListener};
 use crate::ApiServer;
 use crate::body::ResponseBody;
 
-/// A request as it comes from a connection: its body cannot be read beyond
-/// [`crate::MAX_REQUEST_BODY_BYTES`].
+/// A request from a connection. Its body is limited to [`crate::MAX_REQUEST_BODY_BYTES`].
 pub type ConnectionRequest = Request<Limited<IncomingBody>>;
 
-/// How long to wait after the first failed accept, and at most. Such failures (no descriptors,
-/// no memory) end when connections do, so the loop must neither give up nor spin.
+/// Delay after the first failed accept, and the longest delay. Such failures (no file descriptors, no memory) end when
+/// connections end, so the loop must neither stop nor spin.
 const ACCEPT_BACKOFF_INITIAL: Duration = Duration::from_millis(5);
 const ACCEPT_BACKOFF_CAP: Duration = Duration::from_secs(1);
 
-/// How long the answers to connections that came during the drain may take. They are short; a client that does not
-/// read its own is cut off.
+/// Time for responses on connections that were opened during the drain. The responses are short; the connection of a
+/// client that does not read its response is closed after this time.
 const LATE_GRACE: Duration = Duration::from_secs(1);
 
-/// What a connection occupies while it lasts.
+/// The permit and the entry of its address that a connection holds until it ends.
 type Place = (OwnedSemaphorePermit, Entered);
 
-/// What connections may cost.
+/// Limits of connections: their number, and timeouts.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at the same time, over all listeners. When full, further ones wait in the
-    /// system's backlog until one ends.
+    /// Concurrent connections over all listeners. Further connections wait in the system's backlog until one ends.
     pub max_connections: usize,
-    /// Of these, those from one address, or one network of IPv6; this machine is not counted. Further
-    /// ones are closed at once.
+    /// Concurrent connections from one IPv4 address or one IPv6 network. Loopback is exempt. Further connections are
+    /// closed at once.
     pub max_connections_per_address: usize,
-    /// How long a client may take to agree on encryption. Then the connection is closed.
+    /// Time for the TLS handshake. Then the connection is closed.
     pub handshake_timeout: Duration,
-    /// How long a client may take to send the head of a request, and how long it may keep an
-    /// HTTP/1 connection that it does not use. Then the connection is closed.
+    /// Time to send the head of a request, and to keep an unused HTTP/1 connection open. Then the connection is
+    /// closed.
     pub header_read_timeout: Duration,
-    /// How long a client may keep a connection without any request. Then the connection is closed.
+    /// Time to keep a connection without any request. Then the connection is closed.
     pub idle_timeout: Duration,
-    /// How long requests in flight may go on after the shutdown began. Then they are cut off.
+    /// Time for requests in flight to finish after shutdown begins. Then their connections are closed.
     pub shutdown_grace: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // A client needs one or two and a node a handful, so this is room for a thousand
-            // nodes; the buffers of so many idle connections still fit a small machine.
+            // A client needs one or two connections and a node a handful, so this is enough for a thousand
+            // nodes. The buffers of so many idle connections fit into the memory of a small machine.
             max_connections: 4096,
-            // Many may come through one address: a company behind its router, a load balancer. Three more
-            // such places still find room.
+            // Many clients may share one address: a company behind a NAT router, a load balancer. The limit on
+            // all connections leaves room for three more such addresses.
             max_connections_per_address: 1024,
-            // What Go's clients grant the server (`TLSHandshakeTimeout` of net/http). Less than
-            // for a request: whoever opens connections only to hold them is rid of sooner.
+            // The timeout of Go's clients (`TLSHandshakeTimeout` of net/http). It is shorter than the timeout of
+            // a request head, so that connections opened only to occupy the server are closed sooner.
             handshake_timeout: Duration::from_secs(10),
-            // Upstream's ReadHeaderTimeout (secure_serving.go of k8s.io/apiserver).
+            // ReadHeaderTimeout of kube-apiserver (secure_serving.go of k8s.io/apiserver).
             header_read_timeout: Duration::from_secs(32),
-            // Upstream's IdleTimeout, in the same place.
+            // IdleTimeout of kube-apiserver, in the same file.
             idle_timeout: Duration::from_secs(90),
-            // Shorter than the 30 s after which Kubernetes, as a pod's host, would kill us.
+            // Shorter than the default terminationGracePeriodSeconds of a pod, 30 s, after which the kubelet kills
+            // the process.
             shutdown_grace: Duration::from_secs(20),
         }
     }
@@ -120,7 +119,7 @@ where
     S: Clone + Send + 'static,
     S::Future: Send + 'static,
 {
-    /// A server whose clones share the limit on connections.
+    /// Creates a server whose clones share the limits on connections.
     pub fn new(service: S, limits: Limits) -> Self {
         Self {
             service,
@@ -137,8 +136,8 @@ where
         Self { handshake_errors: Some(server.handshake_errors()), ..self }
     }
 
-    /// Accepts connections until `shutdown` is cancelled; returns when the last one has ended. Connections that
-    /// come while the others are drained get a hint to retry.
+    /// Accepts connections until `shutdown` is cancelled, and returns after the last connection has ended. Requests
+    /// on connections opened during the drain are answered with a hint to retry.
     pub async fn serve<A: Accept>(self, mut listener: A, shutdown: CancellationToken) {
         let mut connections = JoinSet::new();
         let streams = TaskTracker::new();
@@ -150,8 +149,8 @@ where
                 () = shutdown.cancelled() => break,
                 // Safe to drop: takes a result or nothing.
                 Some(ended) = connections.join_next() => report(ended),
-                // Safe to drop: a permit goes back, an accept has happened or not. A wait cut
-                // short by an ended connection is right, for that has freed what was missing.
+                // Safe to drop: the permit is released, and no accepted connection is lost. An ended connection may
+                // cut the backoff short: it has released resources whose lack made the accept fail.
                 accepted = self.next_connection(&mut listener, &mut backoff) => {
                     if let Some((connection, place)) = accepted {
                         let service = self.service.clone();
@@ -170,13 +169,13 @@ where
         drop(listener);
         drained.cancel();
         drain(&mut late, LATE_GRACE).await;
-        // They end with their connections; this makes sure that none is running on return.
+        // HTTP/2 stream tasks end with their connections; waiting ensures that none runs on return.
         streams.close();
         streams.wait().await;
     }
 
-    /// Accepts connections whose requests are answered with a hint to retry, until it is dropped. They end when
-    /// `drained` is cancelled.
+    /// Accepts connections until it is dropped, and answers their requests with a hint to retry. The connections end
+    /// when `drained` is cancelled.
     async fn turn_away<A: Accept>(
         &self,
         listener: &mut A,
@@ -196,8 +195,8 @@ where
         }
     }
 
-    /// The next connection with its place; none after a failure that has been waited out, or if there are
-    /// too many from there.
+    /// Accepts a connection within the limits. Returns none after a failed accept and its backoff, or if the address
+    /// has too many connections.
     async fn next_connection<A: Accept>(
         &self,
         listener: &mut A,
@@ -252,13 +251,13 @@ where
     }
 }
 
-/// Whether only the connection that was being accepted is lost, so the next one may be fine.
+/// Returns true if the error concerns only the connection that was being accepted, so no backoff is needed.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Waits until the connections have ended, and cuts off those that have not after `grace`.
+/// Waits for the connections to end, and aborts the remaining ones after `grace`.
 async fn drain(connections: &mut JoinSet<()>, grace: Duration) {
     let all_ended = async {
         while let Some(ended) = connections.join_next().await {
@@ -271,7 +270,7 @@ async fn drain(connections: &mut JoinSet<()>, grace: Duration) {
     }
 }
 
-/// A panic ends its connection and no more.
+/// Logs the panic of a connection's task. A panic ends only its connection.
 fn report(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()

@@ -1,4 +1,4 @@
-//! Response bodies on their way to a client: counted from when they are made until the last byte is written.
+//! Outgoing response bodies, whose bytes are counted from their creation until the last byte is written.
 
 use std::convert::Infallible;
 use std::io::IoSlice;
@@ -14,8 +14,8 @@ use super::stall::Stalls;
 use crate::body::ResponseBody;
 use crate::flow::{Charge, Unread};
 
-/// How much goes to the connection at a time. The rest of a longer frame stays here, where it can be dropped with its
-/// stream when the client does not read.
+/// Bytes that are passed to the connection at a time. The rest of a longer frame stays in [`Outgoing`], where it can be
+/// dropped with its stream when the client does not read.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A response body.
@@ -24,7 +24,7 @@ pub(super) struct Outgoing {
     /// The rest of a long frame.
     rest: Option<Piece>,
     unread: Arc<Unread>,
-    /// The connection, for bytes that are still queued when the body is gone.
+    /// The monitor of the connection, for bytes that are still queued after the body was dropped.
     stalls: Arc<Stalls>,
     _running: Running,
 }

@@ -1,7 +1,7 @@
 //! Plain HTTP beside TLS, on the same port of the loopback interface.
 //!
-//! Requests over plain HTTP carry no credential: all of them are made by one user. The peer must therefore be on this
-//! machine, and [`super::host`] rejects requests that a web page in a browser could send.
+//! Requests over plain HTTP carry no credential and are all authenticated as one user. The peer must therefore be on
+//! this machine, and [`super::host`] rejects requests that a web page in a browser could send.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ use super::tls::{TlsConnection, TlsListener};
 use crate::credential_scope::CredentialScope;
 use crate::identity::{self, Identity, PeerCertificate, PeerIdentity};
 
-/// A listener of TLS that accepts plain HTTP, too.
+/// A TLS listener that also accepts plain HTTP.
 #[derive(Debug)]
 pub struct PlainOrTlsListener {
     listener: TlsListener,
@@ -29,7 +29,7 @@ pub struct PlainOrTlsListener {
 }
 
 impl PlainOrTlsListener {
-    /// Accepts plain HTTP beside TLS. Its requests are made by `user`, in all clusters.
+    /// Accepts plain HTTP beside TLS. Requests over plain HTTP are authenticated as `user` in all clusters.
     pub fn new(listener: TlsListener, user: Identity) -> Self {
         let certificate = PeerCertificate {
             vouched_for: true,
@@ -51,7 +51,7 @@ impl Accept for PlainOrTlsListener {
     }
 }
 
-/// A connection whose first byte decides between plain HTTP and TLS.
+/// A connection that is plain HTTP or TLS, detected by its first byte.
 pub struct PlainOrTlsConnection {
     connection: TlsConnection,
     plain: Peer,

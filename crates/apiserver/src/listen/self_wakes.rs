@@ -1,8 +1,8 @@
 //! Polls a connection again at once when it wakes itself.
 //!
-//! A connection over HTTP/1.1 is one task: what reads the request, serves it and writes the response wakes each other
-//! while the task runs. Tokio puts such a task at the end of its queue and wakes another worker to steal it, which on a
-//! machine that is otherwise idle takes several times as long as the poll itself.
+//! A connection over HTTP/1.1 is one task: the futures that read the request, serve it and write the response wake each
+//! other while the task runs. Tokio puts such a task at the end of its queue and wakes another worker to steal it,
+//! which on a machine that is otherwise idle takes several times as long as the poll itself.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Polls in a row before other tasks get their turn. A request with a body takes two, its response two more.
+/// Consecutive polls before the task yields to other tasks. A request with a body takes two, its response two more.
 const MAX_POLLS: usize = 8;
 
-/// The future is not being polled: a wake-up is passed on to its task.
+/// The future is not being polled: a wake-up wakes its task.
 const IDLE: u8 = 0;
 /// The future is being polled.
 const POLLED: u8 = 1;
-/// The future is being polled, and is to be polled again.
+/// The future is being polled, and was woken meanwhile: it is polled again.
 const WOKEN: u8 = 2;
 
 /// A future that is polled again at once when it wakes itself.
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// A future that wakes itself so many times, and then waits for its waker to be used from outside.
+    /// A future that wakes itself `times` times, and then waits for another task to use its waker.
     fn busy(mut times: usize, seen: &mut Option<Waker>) -> impl Future<Output = ()> {
         poll_fn(move |cx| {
             if times > 0 {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn self_wakes_are_polls_and_not_wake_ups() {
+    fn future_that_wakes_itself_is_polled_again_without_waking_its_task() {
         let (wakes, mut seen) = (Arc::<Wakes>::default(), None);
         let waker = Waker::from(wakes.clone());
         let mut cx = Context::from_waker(&waker);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn future_that_always_wakes_itself_lets_others_run() {
+    fn future_that_always_wakes_itself_yields_to_other_tasks() {
         let (wakes, mut seen) = (Arc::<Wakes>::default(), None);
         let waker = Waker::from(wakes.clone());
         let mut cx = Context::from_waker(&waker);

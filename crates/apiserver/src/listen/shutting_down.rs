@@ -1,7 +1,7 @@
-//! The answer to requests on connections that are opened while the server drains its requests.
+//! Response to requests on connections that are opened while the server drains its requests.
 //!
-//! A closed port would tell clients that no server is there; `429` with `Retry-After` makes client-go repeat the request
-//! by itself, any method of it, since nothing was carried out. kube-apiserver does the same (`with_retry_after.go`).
+//! Clients would report a closed port as an error. `429` with `Retry-After` makes client-go retry the request, whatever
+//! its method, since the server has not executed it. kube-apiserver does the same (`with_retry_after.go`).
 
 use std::convert::Infallible;
 use std::future::Ready;
@@ -16,7 +16,7 @@ use crate::body::ResponseBody;
 use crate::health::Probe;
 use crate::status::Refusal;
 
-/// Answers health checks by the server's own service and everything else with a hint to retry.
+/// Passes health checks to the server's own service, and answers all other requests with a hint to retry.
 #[derive(Clone)]
 pub(super) struct ShuttingDown<S> {
     service: S,

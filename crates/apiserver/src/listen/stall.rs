@@ -1,8 +1,8 @@
 //! Ends responses and connections whose client does not read.
 //!
 //! A response over HTTP/2 is written by a task of its own: dropping that task resets the stream. Over HTTP/1.1 the
-//! connection writes it, and ends with it. What HTTP/2 still has queued when the task of a response is over can be
-//! dropped with the connection only.
+//! connection writes it, and ends with it. Bytes that HTTP/2 still has queued after the task of a response has ended
+//! can be dropped only with the connection.
 
 use std::cell::OnceCell;
 use std::future::Future;
@@ -16,23 +16,23 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::flow::{Unread, Verdict};
 
 tokio::task_local! {
-    /// The response that a task of an HTTP/2 connection writes, once its request is served.
+    /// The response that the task of an HTTP/2 stream writes; set when the service has returned it.
     static WRITTEN: OnceCell<Arc<Unread>>;
 }
 
-/// Names the response that this task writes, if it is the task of one response.
+/// Records the response that this task writes, if it is the task of an HTTP/2 stream.
 pub(super) fn writes(unread: &Arc<Unread>) {
-    // Without the task of a stream there is nothing to end.
+    // Outside the task of a stream there is no task to end.
     let _ = WRITTEN.try_with(|written| written.set(unread.clone()));
 }
 
-/// Runs the task of an HTTP/2 stream until its end, or until its client has not read for too long.
+/// Runs the task of an HTTP/2 stream until it ends or its client has not read for too long.
 pub(super) async fn run_stream(stream: impl Future<Output = ()>) {
     let stream = pin!(stream);
     WRITTEN.scope(OnceCell::new(), UntilStalled::new(stream, StreamResponse::default())).await;
 }
 
-/// The responses that a connection itself has to watch: those of HTTP/1.1, and queued ends of those of HTTP/2.
+/// Responses that the connection's task monitors: HTTP/1.1 responses, and the queued ends of HTTP/2 responses.
 #[derive(Default)]
 pub(super) struct Stalls {
     responses: Mutex<Vec<Arc<Unread>>>,
@@ -40,8 +40,8 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// Watches a response until it has been written. A response over HTTP/1.1 comes twice: when it begins, and when its
-    /// end is queued. It is in the list once, since a second entry would keep the first.
+    /// Monitors a response until it has been written. An HTTP/1.1 response is passed twice: when it begins, and when
+    /// its end is queued. It is listed once, since a second entry would keep the first alive.
     pub(super) fn watch(&self, unread: Arc<Unread>) {
         let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
         if !responses.iter().any(|other| Arc::ptr_eq(other, &unread)) {
@@ -52,7 +52,7 @@ impl Stalls {
     }
 }
 
-/// Runs a connection until its end; none if it was cut off because its client does not read.
+/// Runs a connection until it ends; returns none if it was aborted because its client does not read.
 pub(super) fn run_connection<F: Future>(
     connection: Pin<&mut F>,
     stalls: Arc<Stalls>,
@@ -62,7 +62,7 @@ pub(super) fn run_connection<F: Future>(
 
 /// The output of a task.
 trait Written {
-    /// The verdict over all of it. Wakes the task when something is ended.
+    /// Returns the verdict over all responses. Registers `writer`, which is woken when a response is ended.
     fn judge(&mut self, writer: &Waker) -> Verdict;
 }
 
@@ -84,7 +84,7 @@ impl Written for Arc<Stalls> {
     fn judge(&mut self, writer: &Waker) -> Verdict {
         self.connection.register(writer);
         let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
-        // A response of which nobody else has anything has been written.
+        // A response without other references has been written.
         responses.retain(|unread| Arc::strong_count(unread) > 1);
         let mut first = Verdict::Idle;
         for unread in responses.iter() {
@@ -99,11 +99,11 @@ impl Written for Arc<Stalls> {
     }
 }
 
-/// A future that is given up when what it writes stalls.
+/// A future that completes early when the responses that it writes stall.
 struct UntilStalled<'a, F, W> {
     inner: Pin<&'a mut F>,
     written: W,
-    /// Made when something waits for its client, and kept until it fires.
+    /// Created when a response waits for its client, and kept until it fires.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -112,10 +112,10 @@ impl<'a, F, W> UntilStalled<'a, F, W> {
         Self { inner, written, timer: None }
     }
 
-    /// Wakes the task then, or earlier.
+    /// Wakes the task at `at` or earlier.
     fn wake_at(&mut self, at: Instant, cx: &mut Context<'_>) {
         match &mut self.timer {
-            // Fires early and is set anew then, which costs less than to set it for every event.
+            // The timer may fire early and is then reset, which costs less than a reset for every event.
             Some(timer) if !timer.is_elapsed() && timer.deadline() <= at => return,
             Some(timer) => timer.as_mut().reset(at),
             None => self.timer = Some(Box::pin(sleep_until(at))),

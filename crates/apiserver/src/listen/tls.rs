@@ -1,7 +1,7 @@
-//! Encryption: TLS 1.2 and 1.3, with client certificates for those who have one.
+//! TLS 1.2 and 1.3 with optional client certificates.
 //!
-//! A client without a certificate is let in, as upstream does, for who it is may still show in
-//! its requests. One whose certificate proves nothing is nobody, whatever it says.
+//! A client without a certificate may connect, as in kube-apiserver, since its requests may carry another credential. A
+//! client whose certificate cannot be verified has no identity, whatever its certificate claims.
 
 use std::fmt;
 use std::io;
@@ -26,10 +26,10 @@ use super::plain_http;
 use crate::credential_scope::CredentialScope;
 use crate::identity::{self, PeerCertificate, PeerIdentity};
 
-/// What may be agreed on, the better one first.
+/// Protocols for ALPN in order of preference.
 const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 
-/// Why certificates cannot be served with. Never says what a key is.
+/// Error of certificates, keys and CA bundles. Never contains a private key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -39,23 +39,23 @@ pub enum TlsError {
     /// No private key, or not in PEM.
     #[error("not a private key in PEM")]
     Key(#[source] pem::Error),
-    /// They do not go together, or are of a kind that is not supported.
+    /// Certificate and key do not match, or their type is not supported.
     #[error("certificate and key do not match or cannot be used")]
     Pair(#[source] rustls::Error),
-    /// Nothing can be verified with it.
+    /// The CA bundle has no usable certificate.
     #[error("the CA bundle of client certificates cannot be used")]
     ClientCa(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The certificate a server shows, with its private key.
+/// The serving certificate chain with its private key.
 #[derive(Clone)]
 pub struct ServerCertificate(Arc<CertifiedKey>);
 
 impl ServerCertificate {
-    /// Reads a chain, the server's own certificate first, and the private key of that one.
+    /// Parses a chain, which begins with the serving certificate, and the private key of that certificate.
     ///
     /// # Errors
-    /// If either is not PEM or they do not belong together.
+    /// If either is not PEM or they do not match.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain = certificates(chain).map_err(TlsError::Certificate)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::Key)?;
@@ -70,25 +70,25 @@ impl fmt::Debug for ServerCertificate {
     }
 }
 
-/// How a server encrypts. Clones share it, and what it is replaced by.
+/// The TLS configuration of a server. Clones share it, and see its replacement.
 #[derive(Clone)]
 pub struct Tls(Arc<ArcSwap<Terms>>);
 
 impl Tls {
-    /// Shows `certificate`, and knows the clients whose certificates one of the authorities in
-    /// `client_ca` (PEM) has signed.
+    /// Serves `certificate`, and authenticates clients whose certificates one of the CAs in `client_ca` (PEM) has
+    /// signed.
     ///
     /// # Errors
-    /// If nothing can be verified with `client_ca`.
+    /// If `client_ca` has no usable CA.
     pub fn new(client_ca: &[u8], certificate: ServerCertificate) -> Result<Self, TlsError> {
         Self::with_front_proxy(client_ca, None, certificate)
     }
 
-    /// The same, and knows the front proxies whose certificates one of the authorities in `proxy_ca` (PEM)
-    /// has signed.
+    /// Like [`Tls::new`], and authenticates front proxies whose certificates one of the CAs in `proxy_ca` (PEM) has
+    /// signed.
     ///
     /// # Errors
-    /// If nothing can be verified with `client_ca` or `proxy_ca`.
+    /// If `client_ca` or `proxy_ca` has no usable CA.
     pub fn with_front_proxy(
         client_ca: &[u8],
         proxy_ca: Option<&[u8]>,
@@ -97,11 +97,11 @@ impl Tls {
         Ok(Self(Arc::new(ArcSwap::from_pointee(Terms::new(client_ca, proxy_ca, certificate)?))))
     }
 
-    /// Shows another certificate and knows the clients and proxies of other authorities, from the next
-    /// handshake on. Connections that are open go on as they are.
+    /// Replaces the serving certificate and the CAs of clients and front proxies, from the next handshake on. Open
+    /// connections keep their configuration.
     ///
     /// # Errors
-    /// If nothing can be verified with `client_ca` or `proxy_ca`; then everything stays as it was.
+    /// If `client_ca` or `proxy_ca` has no usable CA; then the configuration does not change.
     pub fn replace(
         &self,
         client_ca: &[u8],
@@ -112,7 +112,7 @@ impl Tls {
         Ok(())
     }
 
-    /// The connections of `listener`, encrypted.
+    /// Returns a listener that performs TLS handshakes on the connections of `listener`.
     pub fn listener(&self, listener: TcpListener) -> TlsListener {
         TlsListener { listener, tls: self.clone() }
     }
@@ -124,8 +124,8 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What a handshake goes by. Replaced as a whole, so that the authorities a client is told of are those
-/// its certificate is judged by, and no session goes on under terms that are gone.
+/// The configuration of a handshake. It is replaced as a whole, so that a client certificate is verified by the CAs
+/// that were sent to the client, and no TLS session resumes under a replaced configuration.
 struct Terms {
     config: Arc<ServerConfig>,
     clients: Arc<ClientAuthority>,
@@ -151,7 +151,7 @@ impl Terms {
     }
 }
 
-/// A socket whose connections are encrypted.
+/// A TCP listener whose connections use TLS.
 pub struct TlsListener {
     listener: TcpListener,
     tls: Tls,
@@ -172,7 +172,7 @@ impl Accept for TlsListener {
     }
 }
 
-/// A connection that is to be encrypted.
+/// An accepted TCP connection before its TLS handshake.
 pub struct TlsConnection {
     stream: TcpStream,
     terms: Arc<Terms>,
@@ -206,7 +206,7 @@ impl Handshake for TlsConnection {
             return Err(plain_http::refuse(self.stream).await);
         }
         let stream = TlsAcceptor::from(self.terms.config.clone()).accept(self.stream).await?;
-        // Also of a session that goes on: the certificate may have expired since it began.
+        // Verified for resumed sessions too: the certificate may have expired since the first handshake.
         let peer = match stream.get_ref().1.peer_certificates() {
             Some(chain) if !chain.is_empty() => peer(&self.terms.clients, chain),
             _ => Peer::default(),
@@ -215,7 +215,7 @@ impl Handshake for TlsConnection {
     }
 }
 
-/// Who shows a chain of certificates, its own first.
+/// Returns the peer that presents a certificate chain, which begins with its own certificate.
 fn peer(clients: &ClientAuthority, chain: &[CertificateDer<'_>]) -> Peer {
     let scope = chain.first().map(|own| CredentialScope::of_certificate_der(own));
     let scope = scope.and_then(Result::ok);
@@ -229,19 +229,19 @@ fn peer(clients: &ClientAuthority, chain: &[CertificateDer<'_>]) -> Peer {
         vouched_for,
         scope: scope.unwrap_or(CredentialScope::DefaultCluster),
         front_proxy: proxy,
-        // A chain ends with the first of its certificates.
+        // A chain expires with the first of its certificates to expire.
         not_after: ends.iter().map(|(_, end)| *end).min().unwrap_or_default(),
     };
     let identity = read.map(identity::authenticated).map(Arc::new);
     Peer { identity: PeerIdentity(identity), certificate: Some(certificate), is_plain_http: false }
 }
 
-/// Named wherever it is needed: a process may hold others, and a default of its own.
+/// The crypto provider, passed explicitly: the process may contain others and install its own default.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// All of them, at least one.
+/// Parses all certificates in PEM; at least one.
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>()?;
     if found.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(found) }

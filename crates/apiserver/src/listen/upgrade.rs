@@ -16,11 +16,11 @@ use crate::body::{ResponseBody, full};
 use crate::flow::Unread;
 use crate::websocket::{CloseCode, MessageType, Socket, Upgradable, Upgrade};
 
-/// How long a client may take to answer the end of a WebSocket. Then the connection is closed; the client has every event
-/// that was sent before.
+/// Time for a client to answer the close frame of a WebSocket. Then the connection is closed; the client has received
+/// every event that was sent before.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
-/// Takes from an HTTP/1.1 request the means to hand its connection over, and marks the request accordingly.
+/// Removes hyper's [`OnUpgrade`] from an HTTP/1.1 request, and marks the request as upgradable.
 pub(super) fn prepare<B>(request: &mut Request<B>) -> Option<OnUpgrade> {
     let upgrade = request.extensions_mut().remove::<OnUpgrade>()?;
     if request.version() != Version::HTTP_11 {
@@ -30,12 +30,12 @@ pub(super) fn prepare<B>(request: &mut Request<B>) -> Option<OnUpgrade> {
     Some(upgrade)
 }
 
-/// Where a request leaves the upgrade of its connection. HTTP/1.1 has one request at a time, and an upgrade is the last.
+/// Holds the upgrade of a connection. HTTP/1.1 has one request at a time, and an upgrade is the last one.
 #[derive(Clone, Default)]
 pub(super) struct Slot(Arc<Mutex<Option<Upgraded>>>);
 
 impl Slot {
-    /// Keeps the body of a response that upgrades the connection, and leaves an empty one.
+    /// Stores the body of a response that upgrades the connection, and returns the response with an empty body.
     pub(super) fn keep(
         &self,
         upgrade: OnUpgrade,
@@ -55,7 +55,7 @@ impl Slot {
     }
 }
 
-/// A connection that is handed over.
+/// A connection after its upgrade.
 pub(super) struct Upgraded {
     upgrade: OnUpgrade,
     body: ResponseBody,
@@ -65,7 +65,7 @@ pub(super) struct Upgraded {
 }
 
 impl Upgraded {
-    /// Sends the body as messages, until it or the client ends. After the shutdown began, the client is told so.
+    /// Sends the body as messages until the body ends or the client disconnects. At shutdown it sends a close frame.
     pub(super) async fn serve(self, shutdown: &CancellationToken) {
         let Ok(io) = self.upgrade.await else { return };
         let mut socket = Socket::new(TokioIo::new(io), self.messages).await;
@@ -84,7 +84,7 @@ impl Upgraded {
     }
 }
 
-/// Sends messages until there are no more; the code to close the socket with, or none if the client has gone away.
+/// Sends messages until the body ends. Returns the close code, or none if the client has disconnected.
 async fn send_all<S>(
     socket: &mut Socket<S>,
     mut body: ResponseBody,
@@ -95,9 +95,9 @@ where
 {
     loop {
         let frame = tokio::select! {
-            // Safe to drop: the body keeps what it has not returned.
+            // Safe to drop: the body loses no frame.
             frame = body.frame() => frame,
-            // Safe to drop: the socket keeps what it has not returned.
+            // Safe to drop: the socket loses no message.
             received = socket.receive() => match received {
                 // A watch takes no messages; kube-apiserver ignores them, too.
                 Some(Ok(_)) => continue,

@@ -374,7 +374,7 @@ impl ServerMetrics {
         self.body_sizes.with([group, resource, verb]).observe(bytes as f64);
     }
 
-    /// Records a request for a deprecated resource. Those that are served have no release in which they are removed.
+    /// Records a request for a deprecated resource. No served resource has a removal release, so that label is empty.
     pub(crate) fn note_deprecated(&self, group: &str, version: &str, resource: &str, subresource: &str) {
         self.deprecated.with([group, "", resource, subresource, version]).set(1.0);
     }

@@ -16,7 +16,7 @@ pub(crate) enum ClusterSelector {
     Named(String),
     /// `/clusters/*/…`.
     All,
-    /// `/clusters/…/…` with something that is no id.
+    /// `/clusters/…/…` with an invalid id.
     Invalid,
 }
 
@@ -49,8 +49,8 @@ impl ClusterSelector {
         }
     }
 
-    /// Whether a route is served for this selection: the admin API only by the server as a whole, and for all clusters at
-    /// once only resources.
+    /// Returns true if a route is served for this selection. The admin API is served only without `/clusters/`, and
+    /// `/clusters/*/` serves only resources.
     pub(super) fn has(&self, route: &Route) -> bool {
         match self {
             Self::Default => true,

@@ -1,9 +1,9 @@
-//! `RequestInfo`: the one reading of a request, made once before the filter chain runs and used by metrics,
+//! `RequestInfo`: the parsed request. It is parsed once before the filter chain runs and used by metrics,
 //! authentication, flow control, authorization, routing and the verbs.
 //!
-//! Attributes for authorization follow kube-apiserver (`pkg/endpoints/request/requestinfo.go` of k8s.io/apiserver): every
-//! path has some, because a client learns nothing about paths without permission. What is served at a path is derived from
-//! the same attributes, so a request cannot be authorized for one resource and served another.
+//! Attributes for authorization follow kube-apiserver (`pkg/endpoints/request/requestinfo.go` of k8s.io/apiserver):
+//! every path has attributes, because a client without permission must not learn which paths exist. Routing uses the
+//! same attributes, so a request cannot be authorized for one resource and served another.
 
 mod cluster;
 mod path;
@@ -74,7 +74,7 @@ impl RequestInfo {
         info
     }
 
-    /// The attributes that authorizers decide by.
+    /// The attributes for authorizers.
     pub(crate) fn attributes(&self) -> Attributes<'_> {
         let target = match &self.resource {
             None => Target::Path(&self.path),
@@ -92,7 +92,8 @@ impl RequestInfo {
         Attributes { verb: &self.verb, target }
     }
 
-    /// Whether the response may last as long as the client listens (`BasicLongRunningRequestCheck` of kube-apiserver).
+    /// Returns true if the response may last until the client disconnects (`BasicLongRunningRequestCheck` of
+    /// kube-apiserver).
     pub(crate) fn is_long_running(&self) -> bool {
         let subresource = self.resource.as_ref().map_or("", |resource| &*resource.path.subresource);
         matches!(&*self.verb, "watch" | "proxy") || LONG_RUNNING_SUBRESOURCES.contains(&subresource)
@@ -119,7 +120,7 @@ impl RequestInfo {
         &self.path
     }
 
-    /// What is served at the path; none for 404.
+    /// The route of the path; none for 404.
     pub(crate) fn route(&self) -> Option<&Route> {
         self.route.as_ref()
     }
@@ -144,7 +145,7 @@ impl RequestInfo {
         &self.accept
     }
 
-    /// Reads what the query adds to the attributes of lists, watches and deletions of collections.
+    /// Adds verb, name and selectors of the query to the attributes of lists, watches and `deletecollection`.
     fn apply_query(&mut self) {
         let Self { resource: Some(resource), query, .. } = self else { return };
         let is_collection = resource.path.name.is_empty();

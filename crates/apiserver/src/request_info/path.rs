@@ -26,12 +26,13 @@ pub(crate) struct ResourcePath {
     pub(crate) name: String,
     /// Empty for the object itself.
     pub(crate) subresource: String,
-    /// Whether the path itself asks for a watch (`/api/v1/watch/…`), as older clients do.
+    /// True for the deprecated watch paths of older clients (`/api/v1/watch/…`).
     pub(crate) watch: bool,
 }
 
 impl ResourcePath {
-    /// The namespace in which a permission counts. A namespace is in itself, so that a role in it can permit to read it.
+    /// The namespace for authorization. A Namespace object belongs to itself, so that a role in it can permit to read
+    /// it.
     pub(super) fn authorized_namespace(&self) -> &str {
         if self.resource == "namespaces" && self.namespace.is_empty() { &self.name } else { &self.namespace }
     }
@@ -83,10 +84,10 @@ struct Found {
 }
 
 impl Found {
-    /// Whether the path that was sent leads to this resource and nowhere else.
+    /// Returns true if the path as it was sent names this resource unambiguously.
     fn is_served(&self, raw: &str, segments: &[&str]) -> bool {
         let ResourcePath { group, version, namespace, resource, subresource, .. } = &*self.resource.path;
-        // What follows `proxy` is for the backend to understand.
+        // The backend parses the segments after `proxy`.
         let is_proxied = subresource == PROXY;
         let ends_here = is_proxied || segments.len() == self.end;
         let in_path = match self.resource.verb {
@@ -105,7 +106,7 @@ impl Found {
     }
 }
 
-/// The resource of decoded segments, if they have the form of one that names any.
+/// Parses decoded segments; none if they do not have the form of a resource path.
 fn resource_of(segments: &[&str]) -> Option<Found> {
     let (group, version, rest) = match segments {
         ["api", version, rest @ ..] => ("", *version, rest),
@@ -138,8 +139,8 @@ fn resource_of(segments: &[&str]) -> Option<Found> {
     Some(Found { resource: Resource { path: Arc::new(path), verb, selected_name: String::new() }, end })
 }
 
-/// The first segments of a path as it was sent, each decoded by itself, without a slash at the end. None if one of them is
-/// empty, holds an encoded slash or is not UTF-8.
+/// The first segments of a path as it was sent, each decoded by itself, without a slash at the end. None if one of them
+/// is empty, holds an encoded slash or is not UTF-8.
 fn sent_segments(raw: &str, limit: usize) -> Option<Vec<Cow<'_, str>>> {
     let path = raw.strip_prefix('/')?.trim_end_matches('/');
     let decoded = |segment| -> Option<Cow<'_, str>> {
@@ -149,7 +150,7 @@ fn sent_segments(raw: &str, limit: usize) -> Option<Vec<Cow<'_, str>>> {
     path.split('/').take(limit).map(decoded).collect()
 }
 
-/// Whether a segment is a step to another directory.
+/// Returns true for the relative segments `.` and `..`.
 fn is_step(segment: &str) -> bool {
     matches!(segment, "." | "..")
 }
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    /// kube-apiserver looks such a name up, and finds no object.
+    /// kube-apiserver reads such a name from the store, and returns 404.
     #[test]
     fn name_with_a_nul_byte_is_a_name() {
         assert_eq!(served("/api/v1/namespaces/n/pods/a%00"), "|v1|n|pods|a\0|");

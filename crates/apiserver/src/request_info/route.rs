@@ -1,6 +1,6 @@
-//! What is served at a path that names no resource.
+//! Routes of paths, above all of paths that name no resource.
 
-/// What a path leads to.
+/// The document or resource that is served at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// `/`: the list of paths.
@@ -15,11 +15,11 @@ pub(crate) enum Route {
     Group(String),
     /// `/api/v1` or `/apis/GROUP/VERSION`: the resources of a version.
     Resources { group: String, version: String },
-    /// `/openapi/v2`: one document for everything.
+    /// `/openapi/v2`: one document for all kinds.
     OpenApiV2,
     /// `/openapi/v3`: the index of the documents.
     OpenApiIndex,
-    /// One of them, by its path, such as `api/v1`.
+    /// `/openapi/v3/PATH`: the document of a group version, such as `api/v1`.
     OpenApi(String),
     /// `/.well-known/openid-configuration`: the issuer of tokens.
     OpenIdConfiguration,

@@ -1,4 +1,4 @@
-//! The opening handshake of a WebSocket: request headers in, response out.
+//! The opening handshake of a WebSocket: parses the request headers and builds the response.
 //!
 //! kube-apiserver serves watches with golang.org/x/net/websocket; the checks and their codes are those of its
 //! `ReadHandshake`, `checkOrigin` and `AcceptHandshake`.
@@ -12,13 +12,13 @@ use super::Upgrade;
 use crate::body::ResponseBody;
 use crate::status::Refusal;
 
-/// The only version there is (RFC 6455, section 4.1).
+/// The only protocol version (RFC 6455, section 4.1).
 const VERSION: &str = "13";
 
 /// Appended to the key of the client before it is hashed (RFC 6455, section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Whether a request asks for a WebSocket.
+/// Returns true if a request is a WebSocket handshake.
 pub(crate) fn is_requested(headers: &HeaderMap) -> bool {
     let upgrade = text(headers, header::UPGRADE);
     let connections = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
@@ -34,7 +34,7 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Reads the headers of a request that [asks](is_requested) for a WebSocket.
+    /// Parses the headers of a request that is a [WebSocket handshake](is_requested).
     pub(crate) fn parse(headers: &HeaderMap) -> Result<Self, Refusal> {
         let key = text(headers, HeaderName::from_static("sec-websocket-key"));
         if key.is_empty() {
@@ -54,8 +54,8 @@ impl Handshake {
         Ok(Self { accept, protocols: protocols.collect() })
     }
 
-    /// The subprotocol for a response that has none of its own: the one that is offered, if any. kube-apiserver cannot
-    /// choose between several here, either.
+    /// Returns the offered subprotocol, if any, for a response that prefers none. Several offers are rejected, as in
+    /// kube-apiserver.
     pub(crate) fn only_protocol(&self) -> Result<Option<&str>, Refusal> {
         match self.protocols.as_slice() {
             [] => Ok(None),
@@ -64,7 +64,7 @@ impl Handshake {
         }
     }
 
-    /// The response that hands the connection over, with the messages in its body.
+    /// Returns the response that upgrades the connection, with the messages in its body.
     pub(crate) fn response(
         &self,
         protocol: Option<&str>,

@@ -1,8 +1,8 @@
 //! One end of an open WebSocket.
 //!
-//! tungstenite reads frames, answers pings, and closes. Messages are written here, straight from where their bytes are:
-//! tungstenite would copy each one into a buffer that never shrinks, and a watch that saw one large object would keep as
-//! much memory until its end.
+//! tungstenite reads frames, answers pings, and closes. This module writes messages directly from their buffers:
+//! tungstenite would copy each message into a buffer that never shrinks, and a watch that has sent one large object
+//! would hold as much memory until it ends.
 
 use std::io;
 
@@ -47,10 +47,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Self { stream, header: FrameHeader { opcode: OpCode::Data(data), ..FrameHeader::default() } }
     }
 
-    /// Sends a message in one frame. `written` is called whenever the connection has taken some of it. Not safe to drop: the
-    /// connection is of no use after half a frame.
+    /// Sends a message in one frame. `written` is called whenever the connection has accepted some bytes. Not safe to
+    /// drop: the connection is unusable after half a frame.
     pub(crate) async fn send(&mut self, message: Bytes, written: impl Fn()) -> Result<(), Error> {
-        // Control frames of tungstenite go out first and whole.
+        // Control frames of tungstenite are sent first and completely.
         self.stream.flush().await?;
         let mut header = Vec::with_capacity(self.header.len(message.len() as u64));
         self.header.format(message.len() as u64, &mut header)?;
@@ -65,13 +65,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(io.flush().await?)
     }
 
-    /// The next message of the client; none after it has closed the socket or gone away. Pings are answered meanwhile. Safe
-    /// to drop.
+    /// Receives the next message of the client, and answers pings. Returns none after the client has closed the socket
+    /// or disconnected. Safe to drop.
     pub(crate) async fn receive(&mut self) -> Option<Result<Message, Error>> {
         self.stream.next().await
     }
 
-    /// Closes the socket, and returns when the client has done so, too. Drop it to close the connection at once.
+    /// Sends a close frame, and returns when the client has closed the socket too. Drop the socket to close it at once.
     pub(crate) async fn close(&mut self, code: CloseCode) -> Result<(), Error> {
         self.stream.close(Some(CloseFrame { code, reason: "".into() })).await?;
         while let Some(received) = self.receive().await {

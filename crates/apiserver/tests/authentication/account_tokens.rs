@@ -1,4 +1,4 @@
-//! Tokens of service accounts: whose they are, and with what they end.
+//! Tokens of service accounts: their identity, and the objects whose deletion invalidates them.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ async fn a_token_for_others_is_refused_here() {
         r#"[invalid bearer token, token audiences ["vault" "x"] is invalid for the target audiences ["{ISSUER}"]]"#
     );
     assert_eq!(site.review(&token, json!([])).await["error"], json!(error));
-    // Those it is for may ask about it, and are told for which of them it is.
+    // A TokenReview with audiences of the token returns the audiences that match.
     let status = site.review(&token, json!(["y", "x", "vault"])).await;
     assert_eq!((&status["authenticated"], &status["audiences"]), (&json!(true), &json!(["x", "vault"])));
 }

@@ -1,4 +1,4 @@
-//! Those who show nothing, and those who show something bad where nothing is needed.
+//! Requests without a credential, and requests with a bad credential to paths that need none.
 
 use coracle_apiserver::{Anonymous, AuthenticationConfig, TokenPolicy};
 
@@ -7,7 +7,7 @@ use crate::site::{PROBE, STATIC_TOKEN, Site, is_let_in};
 const HEALTH: [&str; 5] = ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz?verbose"];
 
 #[tokio::test]
-async fn strangers_may_ask_for_health_and_nothing_else() {
+async fn anonymous_request_may_read_health_only() {
     let site = Site::new().await;
     for path in HEALTH {
         assert_eq!(site.with_headers(&[], path).await.code, 200, "{path}");
@@ -30,7 +30,7 @@ async fn a_bad_token_is_refused_for_health_too() {
 }
 
 #[tokio::test]
-async fn strangers_are_somebody_where_that_is_configured() {
+async fn anonymous_request_is_authenticated_if_configured() {
     let config = AuthenticationConfig { anonymous: Anonymous::Everywhere, ..AuthenticationConfig::default() };
     let site = Site::with(config, TokenPolicy::default()).await;
     let answer = site.with_headers(&[], PROBE).await;

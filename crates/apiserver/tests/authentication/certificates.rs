@@ -17,7 +17,7 @@ fn bearer(token: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_certificate_of_ours_is_somebody() {
+async fn certificate_of_the_ca_is_authenticated() {
     let running = Running::start().await;
     let (admin, user) = (running.clients.client("admin", MASTERS), running.clients.client("me", "crew"));
     assert_eq!(running.get(Some(&admin), PROBE, "").await, 200);
@@ -68,7 +68,7 @@ async fn certificate_is_valid_in_the_clusters_of_its_extension() {
 }
 
 #[tokio::test]
-async fn a_certificate_wins_over_a_token() {
+async fn certificate_takes_precedence_over_a_token() {
     let running = Running::start().await;
     let user = running.clients.client("me", "crew");
     assert_eq!(running.get(Some(&user), PROBE, &bearer(STATIC_TOKEN)).await, 403);
@@ -78,7 +78,7 @@ async fn a_certificate_wins_over_a_token() {
 }
 
 #[tokio::test]
-async fn certificates_that_prove_nothing_are_refused() {
+async fn unverifiable_certificates_are_rejected() {
     let running = Running::start().await;
     let strangers = Authority::new("clients");
     let bad = [
@@ -125,7 +125,7 @@ async fn headers_of_a_front_proxy_are_refused_from_others() {
     ] {
         assert_eq!(running.get(Some(&pair), PROBE, headers).await, 401, "{what}");
     }
-    // Who is somebody stays that, even if called like a proxy.
+    // A client certificate or token keeps its own identity, even with the name and headers of a proxy.
     let user = running.clients.client("proxy", "crew");
     assert_eq!(running.get(Some(&user), PROBE, headers).await, 403);
     let with_token = format!("{headers}{}", bearer("other-token"));

@@ -1,11 +1,11 @@
-//! What others need to verify tokens.
+//! OpenID discovery: the issuer and its keys, with which other services verify tokens.
 
 use coracle_apiserver::TokenPolicy;
 
 use crate::site::{ISSUER, KEY_SET_URI, STATIC_TOKEN, Site, config};
 
 #[tokio::test]
-async fn the_issuer_and_its_keys_are_told() {
+async fn issuer_and_key_set_are_served() {
     let site = Site::new().await;
     let answer = site.with_token(STATIC_TOKEN, "/.well-known/openid-configuration").await;
     assert_eq!(answer.code, 200);
@@ -30,7 +30,7 @@ async fn the_issuer_and_its_keys_are_told() {
 }
 
 #[tokio::test]
-async fn keys_that_nobody_can_find_are_not_told() {
+async fn issuer_without_discovery_uri_serves_no_key_set() {
     let site = Site::with(config(), TokenPolicy::default()).await;
     for path in ["/.well-known/openid-configuration", "/openid/v1/jwks"] {
         assert_eq!(site.with_token(STATIC_TOKEN, path).await.code, 404, "{path}");

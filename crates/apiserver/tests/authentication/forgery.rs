@@ -1,4 +1,4 @@
-//! Tokens that somebody else has made.
+//! Forged tokens.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::site::{ISSUER, NOW_S, Site, claims, encoded, signer};
 
-/// What a good token of the account `default` says.
+/// The claims of a valid token of the service account `default`.
 async fn good_claims(site: &Site) -> Value {
     claims(&site.token("default", json!({})).await)
 }
@@ -21,11 +21,11 @@ async fn error(site: &Site, token: &str) -> String {
 const CRYPTOGRAPHIC: &str = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]";
 
 #[tokio::test]
-async fn what_the_key_signs_is_good() {
+async fn token_signed_by_the_key_is_valid() {
     let site = Site::new().await;
     let claims = good_claims(&site).await;
     assert!(site.is_known(&site.signed(&site.header(), &claims)).await);
-    // Which key it was need not be said.
+    // The key ID in the header is optional.
     assert!(site.is_known(&site.signed(&json!({"alg": "ES256"}), &claims)).await);
 }
 
@@ -69,7 +69,7 @@ async fn another_key_is_refused_whatever_it_is_called() {
     assert_eq!(error(&site, &sign(json!({"alg": "ES256", "kid": other.key_id()}))).await, unknown);
     assert_eq!(error(&site, &sign(site.header())).await, CRYPTOGRAPHIC);
     assert_eq!(error(&site, &sign(json!({"alg": "ES256"}))).await, CRYPTOGRAPHIC);
-    // Nor is a key taken from the token itself, or from where it says.
+    // Keys in the token's header, or at the URL in the header, are not used.
     let mut header = site.header();
     header["jwk"] = json!({"kty": "EC", "crv": "P-256"});
     header["jku"] = "https://attacker.example/keys".into();
@@ -86,7 +86,7 @@ async fn alg_none_is_refused() {
             let message = format!("{}.{}", encoded(&header), encoded(&claims));
             assert_eq!(error(&site, &format!("{message}.")).await, CRYPTOGRAPHIC, "{algorithm}");
         }
-        // Not even with a good signature: the token does not say how it is verified.
+        // A valid signature does not help: the algorithm in the token's header does not choose the verification.
         let header = json!({"alg": algorithm, "kid": site.signer.key_id()});
         assert_eq!(error(&site, &site.signed(&header, &claims)).await, CRYPTOGRAPHIC, "{algorithm}");
     }
@@ -141,7 +141,7 @@ async fn a_token_of_another_issuer_is_refused() {
         let token = site.signed(&site.header(), &claims);
         assert_eq!(error(&site, &token).await, "invalid bearer token", "{issuer}");
     }
-    // Nor is it a token of old because it says so.
+    // The issuer of legacy tokens alone does not make it a valid legacy token.
     claims["iss"] = "kubernetes/serviceaccount".into();
     let token = site.signed(&site.header(), &claims);
     assert_eq!(error(&site, &token).await, "[invalid bearer token, namespace claim is missing]");
@@ -161,7 +161,7 @@ async fn a_token_for_nobody_in_particular_is_for_this_server_only() {
 }
 
 #[tokio::test]
-async fn what_is_no_token_is_refused() {
+async fn malformed_token_is_rejected() {
     let site = Site::new().await;
     let good = site.token("default", json!({})).await;
     let (header, rest) = good.split_once('.').unwrap();

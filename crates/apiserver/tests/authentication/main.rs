@@ -1,5 +1,5 @@
-//! Who gets in, and who does not: every way to be somebody, and every attack on one, through the whole
-//! service and over TLS where that matters.
+//! Authentication: every authenticator, and attacks on each of them, through the whole service and over TLS where that
+//! matters.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Planted secrets are looked for in everything that is told.
+//! Searches responses and debug output for planted secrets.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::site::{PROBE, STATIC_TOKEN, Site, config, secret_data};
 
 #[tokio::test]
-async fn secrets_are_in_no_answer_and_no_debug_text() {
+async fn secrets_are_in_no_response_and_no_debug_output() {
     let site = Site::new().await;
     let data = secret_data(&[("token-id", "abcdef"), ("token-secret", "planted0bootstra")]);
     let body = json!({

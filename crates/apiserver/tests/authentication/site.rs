@@ -1,4 +1,4 @@
-//! A server in memory that knows users in every way there is, and what its administrator and others ask it.
+//! A server in memory with every authenticator, and helpers for requests of its administrator and of others.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use tower::ServiceExt;
 /// Who vouches for the tokens of the server.
 pub(crate) const ISSUER: &str = "https://issuer.example";
 
-/// Where the keys are said to be.
+/// The announced URI of the key set (JWKS).
 pub(crate) const KEY_SET_URI: &str = "https://server.example/openid/v1/jwks";
 
 /// The token of an administrator in the token file.
 pub(crate) const STATIC_TOKEN: &str = "planted-static-token";
 
-/// When the tests happen, in seconds since the epoch.
+/// The time of the tests' clock, in seconds since the epoch.
 pub(crate) const NOW_S: i64 = 1_800_000_000;
 
-/// A path that everyone who is known may or may not read, and nobody else.
+/// A path that answers 200 or 403 to authenticated users, and 401 to all others.
 pub(crate) const PROBE: &str = "/api/v1/namespaces/default/pods";
 
 pub(crate) struct Site {
@@ -150,7 +150,7 @@ impl Site {
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
 
-    /// What somebody is answered who shows a token.
+    /// Sends a GET request with a bearer token.
     pub(crate) async fn with_token(&self, token: &str, path: &str) -> Answer {
         self.with_headers(&[("authorization", &format!("Bearer {token}"))], path).await
     }
@@ -163,7 +163,7 @@ impl Site {
         self.send(request.body(Full::default()).unwrap()).await
     }
 
-    /// Whether somebody with this token is known; what it may do is another question.
+    /// Returns true if the token is authenticated, whether or not its user is authorized.
     pub(crate) async fn is_known(&self, token: &str) -> bool {
         is_let_in(&self.with_token(token, PROBE).await)
     }
@@ -187,7 +187,7 @@ impl Site {
     }
 }
 
-/// Known, whether or not allowed; and if not, in upstream's words.
+/// Returns true if the request was authenticated; otherwise checks that the response is that of kube-apiserver.
 pub(crate) fn is_let_in(answer: &Answer) -> bool {
     if answer.code != 401 {
         assert!([200, 403].contains(&answer.code), "{answer:?}");
@@ -208,7 +208,7 @@ pub(crate) fn encoded(json: &Value) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(json.to_string())
 }
 
-/// What a token says.
+/// The claims of a token.
 pub(crate) fn claims(token: &str) -> Value {
     let payload = token.split('.').nth(1).unwrap();
     serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap()

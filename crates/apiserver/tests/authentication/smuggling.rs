@@ -40,7 +40,7 @@ async fn headers_that_are_written_wrongly_are_refused() {
     running.stop().await;
 }
 
-/// Whoever sends two lengths wants a proxy to see one request, and the server to see two.
+/// Request smuggling: with two lengths, a proxy may see one request where the server sees two.
 #[tokio::test]
 async fn a_request_with_two_lengths_is_the_last_on_its_connection() {
     let running = Running::start().await;

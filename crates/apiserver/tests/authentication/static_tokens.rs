@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::site::{PROBE, STATIC_TOKEN, Site};
 
 #[tokio::test]
-async fn a_token_of_the_file_is_its_user() {
+async fn token_of_the_file_is_authenticated_as_its_user() {
     let site = Site::new().await;
     assert_eq!(site.with_token(STATIC_TOKEN, PROBE).await.code, 200);
     let status = site.review(STATIC_TOKEN, json!([])).await;
@@ -15,7 +15,7 @@ async fn a_token_of_the_file_is_its_user() {
 }
 
 #[tokio::test]
-async fn what_is_almost_a_token_is_none() {
+async fn malformed_token_is_rejected() {
     let site = Site::new().await;
     let upper = STATIC_TOKEN.to_uppercase();
     let cut = &STATIC_TOKEN[..STATIC_TOKEN.len() - 1];
@@ -33,7 +33,7 @@ async fn a_token_is_only_for_this_server() {
 }
 
 #[tokio::test]
-async fn an_over_long_token_is_refused() {
+async fn too_long_token_is_rejected() {
     let site = Site::new().await;
     assert!(!site.is_known(&"a".repeat(1 << 20)).await);
 }

@@ -71,7 +71,7 @@ async fn tokens_of_an_earlier_issuer_are_good() {
 }
 
 #[tokio::test]
-async fn what_a_token_is_bound_to_must_fit() {
+async fn token_request_with_an_invalid_bound_object_is_rejected() {
     let site = Site::new().await;
     site.account("robot").await;
     let pod = site.pod("p", "robot").await;

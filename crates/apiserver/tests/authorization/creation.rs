@@ -6,7 +6,7 @@ use serde_json::json;
 use super::server::admin;
 
 #[tokio::test]
-async fn what_is_applied_or_put_for_the_first_time_is_created() {
+async fn apply_or_put_of_a_missing_object_needs_permission_to_create() {
     let admin = admin().await;
     let rules = json!([{"verbs": ["update", "patch"], "apiGroups": ["", "coordination.k8s.io"],
         "resources": ["configmaps", "leases"]}]);

@@ -1,4 +1,4 @@
-//! Attacks through roles and bindings: giving away, to oneself or others, what one does not have.
+//! Privilege escalation by roles and bindings: granting permissions that the writer does not have.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ async fn attack_a_role_with_more_than_its_writer_has() {
     let dry = format!("{ROLES}?dryRun=All");
     assert_eq!(jane.post(&dry, role("more", &["*"], "pods")).await.0, 403);
     assert_eq!(jane.post(&format!("{RBAC}/clusterroles"), role("more", &["*"], "*")).await.0, 403);
-    // Less, and what is beside the rules, may be written.
+    // Fewer permissions, and fields other than the rules, may be written.
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(jane.send(Method::PATCH, &one, "application/merge-patch+json", labels).await.0, 200);
     assert_eq!(jane.send(Method::PUT, &one, JSON, role("own", &["get"], "pods")).await.0, 200);
@@ -95,7 +95,7 @@ async fn attack_a_binding_to_a_role_with_more() {
     );
     let everywhere = format!("{RBAC}/clusterrolebindings");
     assert_eq!(jane.post(&everywhere, binding("b", "cluster-admin", "jane")).await.0, 403);
-    // To somebody else it is the same.
+    // Bindings to another user are rejected the same way.
     assert_eq!(jane.post(BINDINGS, binding("b", "edit", "joe")).await.0, 403);
     jane.make(BINDINGS, binding("b", "clerk", "joe")).await;
     // One that is there cannot be extended.

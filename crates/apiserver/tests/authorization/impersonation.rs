@@ -1,4 +1,4 @@
-//! Attacks by acting as somebody else.
+//! Attacks by impersonation.
 
 use serde_json::json;
 

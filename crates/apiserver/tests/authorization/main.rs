@@ -1,5 +1,5 @@
-//! Who may do what, through the whole server: every route, roles and bindings, and those who try to get
-//! more than they have.
+//! Authorization through the whole server: every route, roles and bindings, and attempts of privilege
+//! escalation.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Attacks by paths that could be read in two ways: what is served is what was allowed, or nothing is.
+//! Attacks by ambiguous paths: the server serves the resource that was authorized, or nothing.
 
 use http::Method;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::server::admin;
 #[tokio::test]
 async fn attack_paths_that_look_like_others() {
     let admin = admin().await;
-    // Whoever may read pods of one namespace, and every path that is no resource.
+    // A user with all verbs on pods of one namespace and on all non-resource paths.
     let rules = json!([
         {"verbs": ["*"], "apiGroups": [""], "resources": ["pods", "pods/log", "pods/proxy"]},
     ]);

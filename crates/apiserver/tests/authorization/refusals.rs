@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::server::{admin, binding};
 
 #[tokio::test]
-async fn refusals_are_those_of_upstream() {
+async fn rejections_are_those_of_kube_apiserver() {
     let jane = admin().await.user("jane");
     let in_ns = |verb: &str, resource: &str| {
         format!(
@@ -46,7 +46,7 @@ async fn refusals_are_those_of_upstream() {
 }
 
 #[tokio::test]
-async fn bindings_to_nothing_are_refused_as_in_upstream() {
+async fn bindings_to_missing_roles_are_rejected_as_in_kube_apiserver() {
     let admin = admin().await;
     admin.bind("jane", "ns", "admin").await;
     let jane = admin.user("jane");

@@ -1,4 +1,4 @@
-//! Reviews say what really would be decided.
+//! Access reviews return the decision that the authorizers would make.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn reviewed(client: &Client, kind: &str, spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_review_names_what_allows() {
+async fn review_names_the_role_that_allows() {
     let admin = admin().await;
     admin.bind("jane", "ns", "view").await;
     let pods =
@@ -50,7 +50,7 @@ async fn a_review_names_what_allows() {
 }
 
 #[tokio::test]
-async fn a_review_is_what_is_decided() {
+async fn review_matches_the_decision() {
     let admin = admin().await;
     admin.bind("jane", "ns", "edit").await;
     let jane = admin.user("jane");
@@ -70,7 +70,7 @@ async fn a_review_is_what_is_decided() {
 }
 
 #[tokio::test]
-async fn selectors_that_cannot_be_read_are_told() {
+async fn invalid_selectors_are_reported() {
     let admin = admin().await;
     let attributes = json!({"verb": "list", "resource": "pods", "fieldSelector": {"rawSelector": "what"},
         "labelSelector": {"rawSelector": "a in"}});
@@ -82,7 +82,7 @@ async fn selectors_that_cannot_be_read_are_told() {
 }
 
 #[tokio::test]
-async fn all_rules_are_told() {
+async fn rules_review_lists_all_rules() {
     let admin = admin().await;
     let rules = |client: Client| async move {
         reviewed(&client, "selfsubjectrulesreviews", json!({"namespace": "ns"})).await

@@ -1,4 +1,4 @@
-//! What roles and bindings allow, from the moment they are written to the moment they are gone.
+//! Permissions by roles and bindings, from their creation to their deletion.
 
 use http::Method;
 use serde_json::json;
@@ -9,7 +9,7 @@ const PODS: &str = "/api/v1/namespaces/ns/pods";
 const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 
 #[tokio::test]
-async fn a_binding_counts_until_it_is_gone() {
+async fn binding_grants_permissions_until_it_is_deleted() {
     let admin = admin().await;
     let jane = admin.user("jane");
     assert_eq!(jane.get(PODS).await.0, 403);
@@ -25,7 +25,7 @@ async fn a_binding_counts_until_it_is_gone() {
 }
 
 #[tokio::test]
-async fn roles_are_followed_as_they_change() {
+async fn changed_role_changes_permissions() {
     let admin = admin().await;
     let jane = admin.user("jane");
     let path = format!("{RBAC}/namespaces/ns/roles");
@@ -36,7 +36,7 @@ async fn roles_are_followed_as_they_change() {
     let mut bound = binding("b", "r", "jane");
     bound["roleRef"]["kind"] = json!("Role");
     admin.make(&format!("{RBAC}/namespaces/ns/rolebindings"), bound).await;
-    // Bound to what is not there yet.
+    // The binding refers to a role that does not exist yet.
     admin.make(&path, role("pods")).await;
     jane.until(200, PODS).await;
     assert_eq!(jane.get(SECRETS).await.0, 403);
@@ -57,7 +57,7 @@ async fn roles_are_followed_as_they_change() {
 }
 
 #[tokio::test]
-async fn clusters_know_nothing_of_each_other() {
+async fn roles_of_one_cluster_grant_nothing_in_another() {
     let admin = admin().await;
     let jane = admin.user("jane");
     let there = |path: &str| format!("/clusters/a{path}");
@@ -84,12 +84,12 @@ async fn one_object_may_be_watched_by_its_name() {
         selected("metadata.name=other"),
         selected("metadata.name!=mine"),
         selected("metadata.namespace=mine"),
-        // The first counts, here as where objects are selected.
+        // Of two selectors the first is used, for authorization and for selection.
         format!("{}&fieldSelector=metadata.name=mine", selected("")),
     ] {
         assert_eq!(jane.get(&refused).await.0, 403, "{refused}");
     }
-    // What is selected is what was allowed, whatever comes after.
+    // The list selects by the authorized selector, and ignores the second one.
     for name in ["mine", "other"] {
         admin.make(SECRETS, json!({"metadata": {"name": name}})).await;
     }

@@ -1,4 +1,4 @@
-//! A server in memory with what every cluster begins with, and clients of it with any identity.
+//! A server in memory with the base objects of a cluster, and clients with any identity.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 pub(crate) const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// How often somebody asks again until a change is known, letting others go on meanwhile.
+/// Attempts before a change must have become effective. The client yields to other tasks between attempts.
 const PATIENCE: usize = 100_000;
 
 #[derive(Clone)]
@@ -37,19 +37,19 @@ pub(crate) async fn admin() -> Client {
 }
 
 impl Client {
-    /// Somebody else.
+    /// Another user of the same server.
     pub(crate) fn named(&self, name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
         let identity = Identity { name: name.to_owned(), groups, ..Identity::default() };
         Self { identity: Some(Arc::new(identity)), ..self.clone() }
     }
 
-    /// A user who is known, and nothing else.
+    /// An authenticated user without roles.
     pub(crate) fn user(&self, name: &str) -> Self {
         self.named(name, &["system:authenticated"])
     }
 
-    /// Somebody who shows nothing.
+    /// A client without credentials.
     pub(crate) fn stranger(&self) -> Self {
         Self { identity: None, ..self.clone() }
     }
@@ -61,7 +61,7 @@ impl Client {
         client
     }
 
-    /// Administrators have an operator's credential, and all others one of the cluster that they ask.
+    /// Members of system:masters have an operator's credential, all others a credential of the cluster in the path.
     fn scope(&self, path: &str) -> CredentialScope {
         let groups = self.identity.as_ref().map(|identity| identity.groups.as_slice()).unwrap_or_default();
         if groups.iter().any(|group| group == "system:masters") {
@@ -103,7 +103,7 @@ impl Client {
         (code, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
     }
 
-    /// The code of an answer, of which nobody reads the rest.
+    /// Sends a request and returns the status code; the body is dropped.
     pub(crate) async fn code(&self, method: &Method, path: &str) -> u16 {
         self.answer(method, path, "application/json", &Value::Null).await.status().as_u16()
     }
@@ -127,7 +127,7 @@ impl Client {
         assert_eq!(code, 201, "{answer}");
     }
 
-    /// Asks until the answer has this code: what has just been written is known a moment later.
+    /// Repeats the request until the response has this code: the authorizer's cache lags behind writes.
     pub(crate) async fn until(&self, code: u16, path: &str) {
         for _ in 0..PATIENCE {
             if self.code(&Method::GET, path).await == code {
@@ -149,9 +149,9 @@ impl Client {
         self.make(&format!("{RBAC}/clusterroles"), json!({"metadata": {"name": name}, "rules": rules})).await;
     }
 
-    /// Gives a user a ClusterRole, in a namespace or everywhere, and waits until it counts.
+    /// Binds a ClusterRole to a user, in a namespace or in all, and waits until the binding is effective.
     pub(crate) async fn bind(&self, user: &str, namespace: &str, role: &str) {
-        // With it comes something of which it can be seen that it counts.
+        // A second binding to a path of its own shows when the bindings are effective.
         let (marker, marked) =
             (format!("marker-{user}-{namespace}-{role}"), format!("/marker/{user}/{role}"));
         let rules = json!([{"verbs": ["get"], "nonResourceURLs": [marked]}]);

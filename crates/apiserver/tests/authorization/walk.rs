@@ -1,4 +1,4 @@
-//! Every route with every method, from the catalogue: a new kind cannot forget to ask who is asking.
+//! Authorization of every route with every method, generated from the catalog: no new kind can lack authorization.
 
 use coracle_registry::{Declaration, Scope, catalog};
 use http::Method;
@@ -9,7 +9,7 @@ use super::server::{Client, admin};
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
-/// What everyone who is known may read, as upstream's `system:discovery` says.
+/// Paths that every authenticated user may read, from the ClusterRole `system:discovery` of Kubernetes.
 const DISCOVERY: [&str; 13] = [
     "/api",
     "/api/",
@@ -26,17 +26,18 @@ const DISCOVERY: [&str; 13] = [
     "/openapi/v3/unknown",
 ];
 
-/// What even strangers may read, if they are let in at all, as upstream's `system:public-info-viewer` says.
+/// Paths that anonymous users may read, if anonymous requests are allowed, from the ClusterRole
+/// `system:public-info-viewer` of Kubernetes.
 const PUBLIC: [&str; 2] = ["/version", "/version/"];
 
-/// What everybody asks about themselves, as upstream's `system:basic-user` says.
+/// Reviews that users may create about themselves, from the ClusterRole `system:basic-user` of Kubernetes.
 const QUESTIONS: [&str; 3] = [
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
     "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",
 ];
 
-/// What nobody may have without being allowed, beside objects.
+/// Paths beside objects that need a permission of their own.
 const OTHERS: [&str; 22] = [
     "/",
     "/metrics",
@@ -99,8 +100,8 @@ fn all_paths() -> Vec<String> {
     paths
 }
 
-/// Asks for everything, in both forms, and tells what was answered although it should not have been, or
-/// was refused although it should have been answered.
+/// Requests every path with every method, in both forms, and returns the requests that were wrongly allowed or wrongly
+/// rejected.
 async fn walk(client: &Client, is_open: impl Fn(&Method, &str) -> bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for path in all_paths() {
@@ -173,14 +174,14 @@ async fn a_user_without_roles_gets_nothing_but_discovery() {
 }
 
 #[tokio::test]
-async fn somebody_unknown_who_was_let_in_gets_the_version_only() {
+async fn anonymous_user_may_read_the_version_only() {
     let anonymous = with_boats().await.named("system:anonymous", &["system:unauthenticated"]);
     let wrong = walk(&anonymous, |method, path| is_read(method, path, &PUBLIC)).await;
     assert_eq!(wrong, [""; 0]);
 }
 
 #[tokio::test]
-async fn strangers_get_nothing() {
+async fn client_without_credentials_is_rejected_on_every_path_but_health() {
     let admin = with_boats().await;
     let stranger = admin.stranger();
     let wrong = walk(&stranger, |_, _| false).await;
@@ -193,9 +194,10 @@ async fn strangers_get_nothing() {
 }
 
 #[tokio::test]
-async fn administrators_are_refused_nothing() {
+async fn system_masters_may_read_every_path() {
     let admin = with_boats().await;
-    // What lasts for as long as somebody listens is left out, and what deletes what the others need.
+    // Watches are excluded, since they last until the client disconnects, and so are deletions, which would remove
+    // objects that other requests need.
     for path in all_paths().iter().filter(|path| !path.contains("watch")) {
         let code = admin.code(&Method::GET, path).await;
         assert!(!matches!(code, 401 | 403), "{path}: {code}");

@@ -17,7 +17,7 @@ const ATTACKERS: [&str; 3] = ["mallory", "oscar", "trudy"];
 /// A path that the attackers have no permission for.
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// Whether others are served.
+/// Checks that other clients are served.
 async fn check_others(world: &World) {
     for _ in 0..20 {
         for user in ["alice", "system:node:n"] {
@@ -112,7 +112,7 @@ async fn bodies_over_the_limit_of_their_user_are_rejected_with_429() {
     world.end().await;
 }
 
-/// Larger than a body may be, and than what the buffers of a loopback connection take.
+/// Larger than the limit of a body, and than the buffers of a loopback connection.
 const TOO_LARGE_BYTES: usize = 12 * 1024 * 1024;
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn too_large_http2_body_is_read_to_its_end_before_the_response() {
 
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A body of so many pieces, and how many of them were sent.
+/// A body with a number of chunks, and a counter of the sent ones.
 fn pieces(count: usize) -> (RequestBody, Arc<AtomicUsize>) {
     let sent = Arc::<AtomicUsize>::default();
     let counter = sent.clone();

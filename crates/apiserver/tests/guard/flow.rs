@@ -24,7 +24,8 @@ const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigu
 const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 const GLOBAL_DEFAULT: (&str, &str) = ("priority_level", "global-default");
 
-/// Begins creates that keep their seats until they are released. Returns when so many execute and the others wait.
+/// Starts creations that hold their seats until released. Returns when the given number executes and the rest is
+/// queued.
 async fn flood(world: &World, user: &str, executing: usize, waiting: usize) -> Vec<TcpStream> {
     let mut streams = Vec::new();
     for number in 0..executing + waiting {
@@ -263,7 +264,7 @@ async fn flood_in_one_cluster_leaves_seats_for_another() {
         }
         // Two of four seats, by 100 of 245 shares, while both clusters have requests.
         world.wait_for_metric("nominal_limit_seats", &workload_low, 2.0).await;
-        // Metrics are those of one cluster.
+        // Metrics cover one cluster.
         assert!(world.flow_metric("current_inqueue_requests", &[]).await.abs() < 0.1);
         let (code, page) = world.admin.send(Method::GET, "/clusters/other/metrics", "*/*", Value::Null).await;
         let page = page.as_str().unwrap();

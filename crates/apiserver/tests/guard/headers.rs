@@ -28,7 +28,7 @@ async fn rejections_name_their_flow_once_the_request_is_authenticated() {
         assert!(header(&text, PRIORITY_LEVEL).is_some_and(|uid| uid.len() == 36), "{text}");
         assert_eq!(header(&text, "x-content-type-options") == Some("nosniff"), nosniff, "{text}");
     }
-    // Impersonation is judged before the flow is known.
+    // Impersonation is authorized before the flow schema is selected.
     let impersonation = format!("GET {MAPS} HTTP/1.1\r\nx-user: alice\r\nimpersonate-user: bob");
     let text = response(&mut world.send(&impersonation, "").await).await;
     assert!(text.starts_with("HTTP/1.1 403"), "{text}");

@@ -1,4 +1,4 @@
-//! Who gets what, and how much of it: nodes among each other, and users.
+//! Isolation: the node authorizer, flow control, and limits of request and response bodies.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

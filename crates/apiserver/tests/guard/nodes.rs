@@ -1,5 +1,5 @@
-//! What a node may do for its own pods, and that it may do nothing for those of another: each attack is a
-//! test of its own.
+//! Permissions of a node for its own pods, and attacks on pods of another node: each attack is a test of its
+//! own.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const NODES: &str = "system:nodes";
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// How often it is asked whether something has become known. Far more than it takes.
+/// Attempts before a permission must have become effective. Far more than it takes.
 const ATTEMPTS: usize = 10_000;
 
 /// Two nodes, each with a pod that needs a secret of its own.
@@ -48,7 +48,7 @@ impl World {
         assert!(code == 201 || code == 409, "{path}: {answer}");
     }
 
-    /// What is written is known to the authorizer a moment later.
+    /// Waits until the node may read the path: the authorizer's cache lags behind writes.
     async fn until_known(&self, node: &Client, path: &str) {
         for _ in 0..ATTEMPTS {
             if get(node, path).await.0 == 200 {
@@ -60,7 +60,7 @@ impl World {
     }
 }
 
-/// Somebody else, who asks the same server.
+/// A client of the same server with another user.
 fn other(client: &Client, name: &str, groups: &[&str]) -> Client {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     let identity = Identity { name: name.to_owned(), groups, ..Identity::default() };
@@ -299,7 +299,7 @@ async fn node_a_gives_itself_no_role() {
 }
 
 #[tokio::test]
-async fn a_node_asks_who_somebody_is_and_what_they_may_do() {
+async fn node_may_create_subject_access_reviews() {
     let world = World::new().await;
     let review = json!({"spec": {"user": "system:node:b", "groups": [NODES], "resourceAttributes": {
         "verb": "get", "resource": "secrets", "namespace": "default", "name": "secret-a",

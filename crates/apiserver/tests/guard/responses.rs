@@ -17,7 +17,7 @@ async fn fill(world: &World) {
     }
 }
 
-/// One seat for everything, so that a single response that keeps it stops everybody.
+/// A single seat, so that one response that holds it blocks all requests.
 fn one_seat() -> FlowLimits {
     FlowLimits { requests: 1, ..FlowLimits::default() }
 }
@@ -154,7 +154,7 @@ mod stalled {
         let list = client.send_request(get(MAPS)).await.unwrap();
         let error = list.into_body().collect().await.expect_err("the stream is reset");
         assert!(format!("{error:?}").contains("Reset"), "{error:?}");
-        // The connection goes on.
+        // The connection stays open.
         let empty = client.send_request(get("/api/v1/namespaces/default/secrets?limit=1")).await.unwrap();
         assert_eq!(empty.status(), 200);
         drop((client, empty));

@@ -1,4 +1,4 @@
-//! A server on a socket that believes who a request says it is from, and clients that behave badly.
+//! A server on a socket that takes user and group from request headers, and misbehaving clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Believes whoever a request says it is from.
+/// Authenticates each request as the user and group in its headers `x-user` and `x-group`.
 #[derive(Clone)]
 struct Believing(ApiServer);
 
@@ -70,13 +70,13 @@ impl Default for Hold {
 }
 
 impl Hold {
-    /// Returns when so many creations wait.
+    /// Waits until this number of creations is blocked.
     pub(crate) async fn wait_for(&self, count: u32) {
         let all = tokio::time::timeout(PATIENCE, self.held.acquire_many(count)).await;
         all.expect("creations that are carried out").unwrap().forget();
     }
 
-    /// Lets so many creations go on.
+    /// Releases this number of blocked creations.
     pub(crate) fn release(&self, count: usize) {
         self.released.add_permits(count);
     }
@@ -213,7 +213,7 @@ impl World {
         self.http2_with_window(1 << 20).await
     }
 
-    /// A connection that speaks HTTP/2 and takes so many bytes of a response before it has to read.
+    /// Opens an HTTP/2 connection with a window of this many bytes for a response.
     pub(crate) async fn http2_with_window(&self, window: u32) -> Http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(window);
@@ -277,7 +277,7 @@ pub(crate) fn header<'a>(response: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// All that comes until the server closes the connection.
+/// Reads until the server closes the connection.
 pub(crate) async fn response(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let read = stream.read_to_string(&mut text);

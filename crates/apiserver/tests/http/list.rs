@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Name to label, as of one revision.
 type State = BTreeMap<String, String>;
 
-/// Makes random changes and notes what there was after each.
+/// Makes random changes and records the state after each.
 async fn random_history(client: &Client, rng: &mut Rng, changes: usize) -> BTreeMap<u64, State> {
     let mut state = State::new();
     let mut history = BTreeMap::new();
@@ -64,7 +64,7 @@ async fn pages(client: &Client, query: &str, limit: usize) -> State {
 }
 
 #[tokio::test]
-async fn a_list_at_any_revision_is_what_history_says() {
+async fn list_at_any_revision_has_the_state_of_that_revision() {
     let seed = Rng::from_entropy().u64();
     let mut rng = Rng::seeded(seed);
     let client = Client::new().await;
@@ -84,7 +84,7 @@ async fn a_list_at_any_revision_is_what_history_says() {
 }
 
 #[tokio::test]
-async fn pages_say_how_much_is_left() {
+async fn pages_have_remaining_item_count() {
     let client = Client::new().await;
     for index in 0..5 {
         client.create(&format!("a{index}"), "x").await;
@@ -119,7 +119,7 @@ async fn a_large_list_is_written_piece_by_piece() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_is_not_there_yet_is_waited_for() {
+async fn list_at_a_future_revision_waits() {
     let client = Client::new().await;
     let at = client.create("a", "x").await;
     let next = at + 1;

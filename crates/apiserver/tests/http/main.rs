@@ -1,4 +1,4 @@
-//! What clients see of the API, over the service itself and without sockets.
+//! HTTP behaviour of the API, tested on the service without sockets.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

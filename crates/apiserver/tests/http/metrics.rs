@@ -1,4 +1,4 @@
-//! What `/metrics` tells.
+//! The metrics at `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -154,7 +154,7 @@ async fn steps_of_requests_are_counted() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_process_is_told_of() {
+async fn process_metrics_are_exposed() {
     let text = metrics(&Client::new().await).await;
     assert!(value(&text, "process_resident_memory_bytes", &[]).unwrap() > 1e6);
     assert!(value(&text, "process_start_time_seconds", &[]).unwrap() > 1.6e9);
@@ -162,7 +162,7 @@ async fn the_process_is_told_of() {
 }
 
 #[tokio::test]
-async fn strangers_are_told_nothing() {
+async fn metrics_without_credentials_are_rejected() {
     let mut client = Client::new().await;
     client.identity = None;
     assert_eq!(client.accept("/metrics", "*/*").await.status(), 401);

@@ -14,7 +14,7 @@ fn from_protobuf(body: &[u8]) -> Value {
 }
 
 #[tokio::test]
-async fn every_form_tells_the_same_object() {
+async fn every_format_has_the_same_object() {
     let client = Client::new().await;
     client.create("a", "x").await;
     let path = format!("{CONFIG_MAPS}/a");
@@ -39,7 +39,7 @@ async fn every_form_tells_the_same_object() {
 }
 
 #[tokio::test]
-async fn every_form_tells_the_same_list() {
+async fn every_format_has_the_same_list() {
     let client = Client::new().await;
     for name in ["a", "b", "c"] {
         client.create(name, "x").await;
@@ -93,7 +93,7 @@ async fn rows_hold_what_is_asked_for() {
 }
 
 #[tokio::test]
-async fn refusals_come_in_the_form_that_is_accepted() {
+async fn errors_have_the_accepted_format() {
     let client = Client::new().await;
     let path = format!("{CONFIG_MAPS}/missing");
     let (_, expected) = client.get(&path).await;
@@ -112,7 +112,7 @@ async fn refusals_come_in_the_form_that_is_accepted() {
 }
 
 #[tokio::test]
-async fn people_get_json_with_line_breaks() {
+async fn pretty_json_has_line_breaks() {
     let client = Client::new().await;
     client.create("a", "x").await;
     let path = format!("{CONFIG_MAPS}/a");
@@ -185,7 +185,7 @@ async fn options_of_deletions_come_in_every_form() {
 }
 
 #[tokio::test]
-async fn options_are_refused_as_upstream_refuses_them() {
+async fn invalid_options_are_rejected_as_in_kube_apiserver() {
     let client = Client::new().await;
     for (query, code, message) in [
         (

@@ -1,7 +1,8 @@
-//! Who owns what of objects that are written in several versions, as kube-apiserver v1.36.4 tells it.
+//! Field ownership (managedFields) of objects that are written in several versions, compared with kube-apiserver
+//! v1.36.4.
 //!
-//! `owners.json` has the requests and what was recorded of its answers. Entries are in the order of their
-//! managers there, and have no times.
+//! `owners.json` has the requests and the recorded parts of its responses. Entries there are sorted by manager, and
+//! have no times.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use crate::client::{Client, bytes};
 const RECORDED: &str = include_str!("owners.json");
 
 #[tokio::test]
-async fn owners_are_told_in_the_version_they_wrote_in() {
+async fn managed_fields_have_the_version_of_the_write() {
     let stories: Value = serde_json::from_str(RECORDED).unwrap();
     for story in stories.as_array().unwrap() {
         let client = Client::new().await;
@@ -30,7 +31,7 @@ async fn take(client: &Client, step: &Value) -> Value {
     serde_json::from_slice(&bytes(response).await).unwrap()
 }
 
-/// What of an answer is recorded.
+/// The part of a response that is compared.
 fn seen(answer: &Value) -> Value {
     if answer["kind"] == "Status" {
         return json!({"code": answer["code"], "message": answer["message"]});

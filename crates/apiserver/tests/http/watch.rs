@@ -1,4 +1,4 @@
-//! Watches: what they begin with, that all see the same, and the forms of their events.
+//! Watches: their initial state, equal events for all watchers, and the formats of events.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ async fn random_changes(client: &Client, rng: &mut Rng, changes: usize) -> usize
 }
 
 #[tokio::test]
-async fn all_watchers_of_a_revision_see_the_same() {
+async fn all_watchers_of_a_revision_receive_the_same_events() {
     let seed = Rng::from_entropy().u64();
     let mut rng = Rng::seeded(seed);
     let client = Client::new().await;
@@ -113,7 +113,7 @@ async fn all_watchers_of_a_revision_see_the_same() {
     let revisions: Vec<u64> = expected.iter().map(|event| revision(&event["object"])).collect();
     assert!(revisions.is_sorted(), "seed {seed}: {revisions:?}");
 
-    // A watch with a selection tells exactly what a list with it would show.
+    // A watch with a selector has exactly the objects that a list with the selector returns.
     let mut selected =
         Events::of(&client, &format!("{query}&labelSelector=label%3D1"), "application/json").await;
     let mut state: BTreeMap<String, u64> = BTreeMap::new();
@@ -135,7 +135,7 @@ async fn all_watchers_of_a_revision_see_the_same() {
 }
 
 #[tokio::test]
-async fn a_watch_begins_with_the_state_unless_told_where() {
+async fn watch_without_resource_version_begins_with_the_state() {
     let client = Client::new().await;
     let first = client.create("a", "x").await;
     client.create("b", "x").await;
@@ -189,7 +189,7 @@ async fn the_end_of_the_state_is_marked_in_every_form() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_in_time_and_tells_how_far_it_came() {
+async fn watch_sends_a_bookmark_and_ends_at_its_timeout() {
     let client = Client::new().await;
     let at = client.create("a", "x").await;
     let query = format!("resourceVersion={at}&allowWatchBookmarks=true&timeoutSeconds=100");
@@ -210,7 +210,7 @@ async fn a_watch_ends_in_time_and_tells_how_far_it_came() {
 }
 
 #[tokio::test]
-async fn a_large_object_reaches_its_watchers_whole() {
+async fn large_object_reaches_watchers_completely() {
     let client = Client::new().await;
     let at = client.create("a", "x").await;
     let mut events = Events::of(&client, &format!("resourceVersion={at}"), "application/json").await;

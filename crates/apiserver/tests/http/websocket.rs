@@ -102,7 +102,7 @@ impl Site {
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<i64>().unwrap()).sum()
     }
 
-    /// Returns when there are so many open watches.
+    /// Waits until this number of watches is open.
     async fn wait_for_watches(&self, expected: i64) {
         while self.open_watches().await != expected {
             tokio::time::sleep(Duration::from_millis(100)).await;

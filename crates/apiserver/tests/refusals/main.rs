@@ -1,4 +1,4 @@
-//! What is refused, and how: each answer is upstream's (v1.36.4).
+//! Rejected requests: each response is that of kube-apiserver v1.36.4.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

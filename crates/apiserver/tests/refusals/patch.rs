@@ -1,4 +1,4 @@
-//! What is answered to patches that cannot be applied, or leave what cannot be.
+//! Errors of patches that cannot be applied, or whose result is invalid.
 
 use crate::support::{Client, MERGE};
 use http::Method;
@@ -16,7 +16,7 @@ async fn client() -> Client {
     client
 }
 
-/// Sends a patch; the answer must be of this code and end like this.
+/// Sends a patch; the response must have this code and a message with this ending.
 async fn check(client: &Client, media_type: &str, query: &str, patch: Value, code: u16, ending: &str) {
     let path = format!("{PATH}{query}");
     let (found, answer) = client.send(Method::PATCH, &path, media_type, patch.clone()).await;
@@ -29,7 +29,7 @@ async fn check(client: &Client, media_type: &str, query: &str, patch: Value, cod
 }
 
 #[tokio::test]
-async fn a_patch_that_is_none_is_told_what_it_should_be() {
+async fn patch_of_the_wrong_json_type_is_rejected_with_the_expected_type() {
     let client = client().await;
     let map = "Go value of type map[string]interface {}";
     let merge = format!("error decoding patch: json: cannot unmarshal array into {map}");
@@ -48,7 +48,7 @@ async fn a_patch_that_is_none_is_told_what_it_should_be() {
 }
 
 #[tokio::test]
-async fn the_kind_of_an_object_stays() {
+async fn patch_that_changes_kind_or_api_version_is_rejected_unless_strategic() {
     let client = client().await;
     let foo =
         "no kind \"Foo\" is registered for version \"v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"";
@@ -61,15 +61,15 @@ async fn the_kind_of_an_object_stays() {
     check(&client, JSON, "", json!([{"op": "remove", "path": "/apiVersion"}]), 400, nameless).await;
     let strict = "strict decoding error: unknown field \"data\", unknown field \"metadata\"";
     check(&client, MERGE, "?fieldValidation=Strict", json!({"apiVersion": null}), 422, strict).await;
-    // What says that it is something else is read as that first.
+    // An object with another kind is decoded as that kind first.
     check(&client, MERGE, "", json!({"kind": "Secret"}), 422, "illegal base64 data at input byte 0").await;
-    // Strategic patches are not asked what they make of the kind.
+    // The kind in the result of a strategic merge patch is not checked.
     check(&client, STRATEGIC, "", json!({"kind": "Foo", "apiVersion": "v2"}), 200, "").await;
     check(&client, STRATEGIC, "", json!({"kind": null}), 200, "").await;
 }
 
 #[tokio::test]
-async fn what_does_not_fit_its_field_is_unprocessable() {
+async fn patch_with_a_value_of_the_wrong_type_is_unprocessable() {
     let client = client().await;
     let data = "json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string";
     check(&client, MERGE, "", json!({"data": 1}), 422, data).await;
@@ -110,7 +110,7 @@ async fn options_are_refused_all_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_applied_for_the_first_time_names_itself_and_no_uid() {
+async fn apply_of_a_missing_object_with_a_uid_is_a_conflict() {
     let client = client().await;
     let path = "/api/v1/namespaces/default/configmaps/b?fieldManager=m";
     let apply = |metadata: Value| {
@@ -127,7 +127,7 @@ async fn what_is_applied_for_the_first_time_names_itself_and_no_uid() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_whatever_the_patch() {
+async fn patch_of_a_missing_object_is_not_found() {
     let client = client().await;
     let path = "/api/v1/namespaces/default/configmaps/none";
     for media_type in [MERGE, STRATEGIC, JSON] {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test]
-async fn the_root_tells_where_to_ask() {
+async fn root_lists_the_served_paths() {
     let client = Client::new().await;
     let (code, answer) = client.send(Method::GET, "/", "", Value::Null).await;
     let paths = answer["paths"].as_array().unwrap();
@@ -18,7 +18,7 @@ async fn the_root_tells_where_to_ask() {
 }
 
 #[tokio::test]
-async fn names_that_are_steps_are_refused() {
+async fn names_that_are_relative_path_segments_are_rejected() {
     let client = Client::new().await;
     for (name, shown) in [(".", "."), ("..", ".."), ("%2e%2E", "..")] {
         let path = format!("{CONFIG_MAPS}/{name}");
@@ -41,7 +41,7 @@ async fn a_path_that_watches_does_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_there_for_any_method() {
+async fn unserved_path_is_not_found_for_any_method() {
     let client = Client::new().await;
     for path in ["/api/v2", "/apis/apps/v9", "/apis/foo/v1", "/apis/foo"] {
         assert_eq!(client.post(path, json!({})).await.0, 404, "{path}");
@@ -51,7 +51,7 @@ async fn what_is_not_there_is_not_there_for_any_method() {
 }
 
 #[tokio::test]
-async fn a_body_is_asked_what_it_is_in_yaml_too() {
+async fn yaml_body_without_a_kind_is_rejected_as_unrecognized() {
     let client = Client::new().await;
     let (code, answer) = client.send(Method::POST, CONFIG_MAPS, "application/yaml", json!([])).await;
     let message = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; \
@@ -78,7 +78,7 @@ async fn deletion_options_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn what_is_new_has_no_revision() {
+async fn creation_with_a_resource_version_is_rejected() {
     let client = Client::new().await;
     let create = |version: &'static str| {
         let metadata = json!({"name": format!("v{version}"), "resourceVersion": version});

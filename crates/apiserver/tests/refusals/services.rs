@@ -1,4 +1,4 @@
-//! What only one service can hold, when it is only asked whether it could be had.
+//! Dry runs that allocate addresses and ports of services.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn service(name: &str, node_port: i64) -> Value {
 }
 
 #[tokio::test]
-async fn a_dry_run_notices_ports_that_are_taken() {
+async fn dry_run_with_an_allocated_node_port_is_rejected() {
     let client = Client::new().await;
     assert_eq!(client.post(SERVICES, service("a", 30077)).await.0, 201);
     assert_eq!(client.post(SERVICES, service("b", 30078)).await.0, 201);
@@ -36,7 +36,7 @@ async fn a_dry_run_notices_ports_that_are_taken() {
 }
 
 #[tokio::test]
-async fn what_would_be_new_has_no_revision() {
+async fn dry_run_creation_by_put_has_no_resource_version() {
     let client = Client::new().await;
     let path = format!("{SERVICES}/new?dryRun=All");
     let (code, answer) = client.send(Method::PUT, &path, "application/json", service("new", 30079)).await;

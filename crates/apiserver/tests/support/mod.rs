@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// What the tokens of the server say about who vouches for them.
+/// The issuer of the server's tokens.
 pub(crate) const ISSUER: &str = "https://issuer.example";
 
 /// The media type of merge patches.
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 
-/// A client, and the server that it asks.
+/// A client and its server.
 pub(crate) struct Client {
     pub(crate) server: ApiServer,
     pub(crate) identity: Arc<Identity>,

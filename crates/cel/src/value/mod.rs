@@ -154,8 +154,8 @@ impl<'d> Value<'d> {
         if let Self::String(text) = self { Some(text.as_str()) } else { None }
     }
 
-    /// Returns the elements of a list. Those of an API object are converted lazily, so each may
-    /// fail.
+    /// Returns the elements of a list. Elements of a list in an API object are converted lazily, so
+    /// each conversion may fail.
     pub fn elements(&self) -> Option<impl Iterator<Item = Result<Value<'d>, crate::EvalError>>> {
         if let Self::List(list) = self { Some(list.0.iter()) } else { None }
     }

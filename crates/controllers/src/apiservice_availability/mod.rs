@@ -1,5 +1,5 @@
-//! Sets the `Available` condition of every APIService. Those with a service are never available: this server does not
-//! proxy to other API servers yet, and answers 503 for their versions.
+//! Sets the `Available` condition of every APIService. An APIService with a service is never available: this server
+//! does not proxy to other API servers yet, and answers 503 for their versions.
 
 mod plan;
 #[cfg(test)]

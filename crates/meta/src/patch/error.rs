@@ -248,7 +248,7 @@ pub enum OperationError {
     MissingPath {
         /// The operation.
         operation: &'static str,
-        /// What is missing, in the operation's wording.
+        /// The missing element, in the operation's wording.
         missing: &'static str,
         /// The path.
         path: String,

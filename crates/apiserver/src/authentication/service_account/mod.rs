@@ -27,8 +27,8 @@ const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 
 pub(super) struct ServiceAccountAuthenticator {
     signer: Arc<dyn TokenSigner>,
-    /// The issuers of the default cluster's tokens: the signer's, and its former ones. Those of other clusters are
-    /// derived from them.
+    /// The issuers of the default cluster's tokens: the signer's, and its former ones. The issuers of other
+    /// clusters are derived from them.
     issuers: Vec<String>,
     verified: VerifiedTokens<VerifiedToken>,
     hasher: SecretHasher,
