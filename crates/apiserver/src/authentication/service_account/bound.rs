@@ -1,7 +1,7 @@
 //! Bound tokens: they expire, and become invalid when their account or the object that they are bound to is deleted.
 
 use coracle_meta::time::Time;
-use coracle_registry::lifecycle::Existing;
+use coracle_registry::lifecycle::ObjectIdentity;
 use coracle_registry::{Identity, Kind};
 
 use super::super::authenticator::{Attempt, AuthenticationError};
@@ -71,10 +71,10 @@ impl ServiceAccountAuthenticator {
 
     async fn check_account(&self, bound: &BoundTo, attempt: &Attempt<'_>) -> Result<(), AuthenticationError> {
         let (namespace, ObjectRef { name, uid: claimed }) = (&bound.namespace, &bound.serviceaccount);
-        let found = attempt.cluster.existing(self.kinds.accounts, namespace, name).await?;
+        let found = attempt.cluster.object_identity(self.kinds.accounts, namespace, name).await?;
         let why = match found {
             None => format!("serviceaccounts {name:?} not found"),
-            Some(Existing { uid, .. }) if uid != *claimed => {
+            Some(ObjectIdentity { uid, .. }) if uid != *claimed => {
                 format!("service account UID ({uid}) does not match claim ({claimed})")
             }
             Some(account) if has_gone(&account, attempt) => {
@@ -94,8 +94,8 @@ async fn check_object(
     attempt: &Attempt<'_>,
 ) -> Result<(), AuthenticationError> {
     let ObjectRef { name, uid: claimed } = object;
-    match attempt.cluster.existing(kind, namespace, name).await? {
-        Some(Existing { uid, .. }) if uid != *claimed => Err(AuthenticationError::refused(format!(
+    match attempt.cluster.object_identity(kind, namespace, name).await? {
+        Some(ObjectIdentity { uid, .. }) if uid != *claimed => Err(AuthenticationError::refused(format!(
             "{what} UID ({uid}) does not match service account {what} ref claim ({claimed})"
         ))),
         Some(found) if !has_gone(&found, attempt) => Ok(()),
@@ -104,7 +104,7 @@ async fn check_object(
 }
 
 /// Returns true if an object should have been deleted by now and only waits for its finalizers.
-fn has_gone(object: &Existing, attempt: &Attempt<'_>) -> bool {
+fn has_gone(object: &ObjectIdentity, attempt: &Attempt<'_>) -> bool {
     let since = Time(attempt.now_s().saturating_sub(LEEWAY_S));
     object.deletion_timestamp.is_some_and(|deleted| deleted < since)
 }

@@ -60,7 +60,7 @@ impl ServiceAccountAuthenticator {
         if !self.hasher.are_equal(&stored_token(&secret), token.expose().as_bytes()) {
             return Err(AuthenticationError::refused("Token does not match server's copy"));
         }
-        let found = attempt.cluster.existing(self.kinds.accounts, namespace, account).await?;
+        let found = attempt.cluster.object_identity(self.kinds.accounts, namespace, account).await?;
         let found = found
             .ok_or_else(|| AuthenticationError::refused(format!("serviceaccounts {account:?} not found")))?;
         if found.deletion_timestamp.is_some() {

@@ -15,7 +15,7 @@ use crate::scan;
 
 /// Identity and state of an existing object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Existing {
+pub struct ObjectIdentity {
     /// The UID.
     pub uid: String,
     /// The deletion timestamp, if the object is terminating.
@@ -27,20 +27,25 @@ impl Cluster {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn existing(&self, kind: &dyn Kind, namespace: &str, name: &str) -> Result<Option<Existing>> {
+    pub async fn object_identity(
+        &self,
+        kind: &dyn Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ObjectIdentity>> {
         let key = keys::key(kind.declaration(), namespace, name);
-        self.cached_entry(&key).await?.as_ref().map(existing).transpose()
+        self.cached_entry(&key).await?.as_ref().map(identity_of).transpose()
     }
 }
 
-fn existing(entry: &Entry) -> Result<Existing> {
+fn identity_of(entry: &Entry) -> Result<ObjectIdentity> {
     let json = entry.value_bytes();
     let text = |field| scan::text(&json, &["metadata", field]);
     // Terminating objects are rare, and are parsed.
     if let (Some(uid), Some("")) = (text("uid"), text("deletionTimestamp")) {
-        return Ok(Existing { uid: uid.to_owned(), deletion_timestamp: None });
+        return Ok(ObjectIdentity { uid: uid.to_owned(), deletion_timestamp: None });
     }
     let object = tree(entry)?;
     let meta = Meta::of(&object);
-    Ok(Existing { uid: meta.uid().to_owned(), deletion_timestamp: meta.deletion_timestamp() })
+    Ok(ObjectIdentity { uid: meta.uid().to_owned(), deletion_timestamp: meta.deletion_timestamp() })
 }
