@@ -91,8 +91,8 @@ pub enum ClusterEvent {
     },
     /// A VolumeAttachment was deleted.
     VolumeDetached,
-    /// An object of another kind that a plugin [follows](crate::PluginContext::follow) was added, changed
-    /// or deleted.
+    /// An object of a kind that a plugin watches by [its informers](crate::PluginContext::start_informers) was added,
+    /// changed or deleted.
     Custom {
         /// The plugin's name for the kind.
         kind: &'static str,
