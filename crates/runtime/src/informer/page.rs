@@ -10,7 +10,7 @@ use crate::response;
 /// A list of objects, or a page of it.
 #[derive(Debug)]
 pub struct Listed<V> {
-    /// The objects. Bootstrap objects, which all clusters share, are under [`ClusterId::all_clusters`].
+    /// The objects. Bootstrap objects, which all clusters share, are under `ClusterId::all_clusters`.
     pub objects: Vec<(ObjectKey, V)>,
     /// Bootstrap objects that single clusters have deleted.
     pub hidden: Vec<ObjectKey>,
