@@ -42,7 +42,7 @@ const FINAL_FETCH_PERIOD: Duration = Duration::from_mins(10);
 /// Data of a secret.
 pub type Data = BTreeMap<String, ByteString>;
 
-/// Result of [`admit`].
+/// Result of `admit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// The request did not come with a token, the token has no limit, or the use is counted.
